@@ -233,6 +233,33 @@ struct FaultsCommandTests {
         let some = try CommandRun("faults", fixture.path, "--format", "json", "--verdict", "waiting")
         #expect(some.output.contains("\"count\":1,"), "\(some.output)")
     }
+
+    @Test("of a watcher of several services, --service counts stalls without a report of that service only")
+    func countedOfOneService() throws {
+        var run = Sample.run()
+        (run.targets, run.suppressed) = ([run.process], 37)
+        run.watched = ["shop", "cart"].map { service in
+            var loop = RunRecord.Watched(label: service, watchedNs: 60_000_000_000)
+            loop.service = service
+            return loop
+        }
+        let fault = Sample.report().fingerprint
+        run.repeated = [
+            .init(
+                fingerprint: fault,
+                repeats: Sample.repeats(of: .make(), count: 37),
+                label: "shop",
+                type: .runLoop
+            )
+        ]
+        try fixture.store.write(run)
+        for (service, isItsOwn) in [("shop", true), ("cart", false)] {
+            let faults = try CommandRun("faults", fixture.path, "--service", service)
+            #expect(faults.output.contains("37") == isItsOwn, "\(service): \(faults.output)\(faults.errors)")
+            let list = try CommandRun("list", fixture.path, "--service", service)
+            #expect(list.errors.contains("only counted: \(fault)") == isItsOwn, "\(service): \(list.errors)")
+        }
+    }
 }
 
 @Suite("Reports of which only the list data can be read", .timeLimit(.minutes(5)))

@@ -186,7 +186,9 @@ struct FaultSurvey {
         var filter = StallFilter(names == nil ? loose : selection, names: names)
         var seen: Set<ULID> = []
         let chosen = runs.filter { selection.includes($0) }
-        let counted = chosen.flatMap { $0.repeated ?? [] }
+        let counted = chosen.flatMap { run in
+            (run.repeated ?? []).filter { selection.includes(serviceOf: $0, in: run) }
+        }
         // A report that does not match names the counted stalls of its fault, and may say that they do not match either.
         var traits: [Shared<OutlineTraits>.Identity: StallOutline] = [:]
         let traitsMatter = !counted.isEmpty

@@ -60,6 +60,11 @@ struct StallSelection: Hashable {
 
     private func includes(release: String?, host: String) -> Bool { releases.allow(release) && hosts.allow(host) }
 
+    /// Whether counted stalls are of a chosen service. If that was not recorded, they may be.
+    func includes(serviceOf fault: RunRecord.Repeated, in run: RunRecord) -> Bool {
+        run.service(of: fault).map { services.allow($0) } ?? true
+    }
+
     fileprivate func includes(serviceOf loop: RunRecord.Watched, in run: RunRecord) -> Bool {
         guard run.targets != nil else { return true }
         if let service = loop.service { return services.allow(service) }
@@ -172,7 +177,8 @@ extension ReportReader.Overview {
         let traits = FaultTraits(stalls, for: selection)
         return runs.filter { selection.includes($0) }.compactMap { run in
             let unknown = (run.repeated ?? []).filter {
-                $0.membership(in: selection, names: names, traits: traits) == .unknown
+                selection.includes(serviceOf: $0, in: run)
+                    && $0.membership(in: selection, names: names, traits: traits) == .unknown
             }
             let count = unknown.map { Int64(clamping: max(0, $0.repeats.count)) }.saturatingSum()
             return count > 0 ? .unplaced(run: run.id, count: count) : nil
@@ -190,7 +196,7 @@ extension RunRecord {
         guard selection.includes(self) else { return nil }
         var chosen = self
         chosen.repeated = repeated?.filter {
-            service(of: $0).map { selection.services.allow($0) } ?? true
+            selection.includes(serviceOf: $0, in: self)
                 && $0.isIncluded(in: selection, names: names, traits: traits)
         }
         chosen.watched = watched(in: selection)
