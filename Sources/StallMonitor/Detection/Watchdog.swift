@@ -197,7 +197,10 @@ struct WatchdogState: ~Copyable {
     mutating func look(at watched: WatchedLoop) {
         // Reads the clock again for each loop: the captures for the one before may have taken a while.
         let now = MonotonicInstant.now
+        let hadTurned = watched.hasTurned
         let findings = findings(of: watched, at: now)
+        // From now on it counts as watched, also for those who read the record of a live process.
+        if !hadTurned, watched.hasTurned { services.notices.add(.checkpoint, mayBeDropped: true) }
         watched.follow(findings, at: now, with: &services)
         for finding in findings {
             if case .candidate = finding.decision {

@@ -57,7 +57,7 @@ final class WatchdogLedger: Sendable {
                 turns: heartbeat.map { ($0.turnCount &- firstTurn) & (1 << 40 - 1) },
                 lengths: lengths,
                 longestFunctions: isLongestKnown ? heartbeat?.longestFunctions ?? [] : [],
-                underWay: pausedSince == nil ? 1 : 0
+                underWay: hasTurned && pausedSince == nil ? 1 : 0
             )
         }
     }
@@ -69,7 +69,7 @@ final class WatchdogLedger: Sendable {
         var lengths = TurnHistogram()
         /// The function in which the longest job began, then those that awaited it. Empty if unknown.
         var longestFunctions: [UInt] = []
-        /// The number of watches that have not ended and are not paused.
+        /// The number of watches that have not ended and are not paused. Readers add the time since the record was written for each of them.
         var underWay = 0
 
         static func + (a: WatchTotal, b: WatchTotal) -> WatchTotal {

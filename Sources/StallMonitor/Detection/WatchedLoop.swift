@@ -32,6 +32,8 @@ final class WatchedLoop {
     /// Time that counts towards no stall.
     var excludedTime: ExcludedTimeMeter
     private(set) var lastLook: LoopSample?
+    /// Whether the latest look found a loop that is run: of one that was never run, nobody would see a stall.
+    var hasTurned: Bool { lastLook.map { $0.pulse.rawValue != 0 } ?? false }
     /// The number of callouts that had begun before the present turn, and by the latest look at it.
     var turnCallouts: (since: MonotonicInstant, before: UInt64, latest: UInt64)?
     /// How long the loop had been busy in the stall that ended at the latest look.

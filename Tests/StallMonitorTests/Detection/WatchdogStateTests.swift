@@ -135,9 +135,19 @@ struct WatchRoundTests {
         let (loop, name) = (QuietLoop("main"), WatchName(type: .runLoop, label: "main"))
         test.watch(loop)
         let later = MonotonicInstant.now + .seconds(60)
-        #expect(test.ledger.snapshot.totals(at: later)[name]?.time == .zero)
+        let total = test.ledger.snapshot.totals(at: later)[name]
+        // Readers add the time since the record for each watch under way.
+        #expect(total?.time == .zero && total?.underWay == 0)
+        test.round.look()
+        _ = test.takeNotices()
         loop.rest()
-        #expect(test.ledger.snapshot.totals(at: later)[name]?.time ?? .zero > .seconds(59))
+        test.round.look()
+        let first = test.notices.take(until: .now) ?? []
+        #expect(first.contains { if case .checkpoint = $0 { true } else { false } }, "the record follows")
+        test.round.look()
+        #expect(test.notices.take(until: .now)?.isEmpty != false, "once")
+        let run = test.ledger.snapshot.totals(at: later)[name]
+        #expect(run?.time ?? .zero > .seconds(59) && run?.underWay == 1)
         test.round.finish()
     }
 
