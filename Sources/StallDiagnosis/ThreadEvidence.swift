@@ -46,7 +46,7 @@ package struct ThreadEvidence: Hashable, Sendable {
         blockIOTicks = fields.count > 39 ? UInt64(fields[39]) : nil
         // Without CONFIG_SCHED_INFO the kernel says 0 of each thread. Then the time on a CPU is known in steps of 10 ms.
         let ticks = (userTicks ?? 0).addingSaturated(systemTicks ?? 0)
-        cpuNanoseconds = cpu == 0 && delay == 0 ? ticks.multipliedSaturated(by: 10_000_000) : cpu
+        cpuNanoseconds = times.prefix(3).allSatisfy { $0 == "0" } ? ticks.multipliedSaturated(by: 10_000_000) : cpu
     }
 }
 

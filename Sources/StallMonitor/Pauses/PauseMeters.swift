@@ -22,9 +22,10 @@ struct OwnAccount: Hashable, Sendable {
         unsafe withStartOfFile("/proc/thread-self/schedstat", limit: 96) { unsafe OwnAccount(text: $0) }
     }
 
-    /// Two decimal numbers; the rest is ignored. Nil if both are 0: the kernel does not count (CONFIG_SCHED_INFO), since the thread runs.
+    /// Three decimal numbers: the last is how often the thread was given a processor. It runs, so if that is 0, too, the kernel does not count
+    /// (CONFIG_SCHED_INFO): nil.
     init?(text: some Collection<UInt8>) {
-        var numbers: (UInt64, UInt64) = (0, 0)
+        var numbers: (UInt64, UInt64, UInt64) = (0, 0, 0)
         var spaces = 0
         for byte in text {
             switch byte {
@@ -32,12 +33,14 @@ struct OwnAccount: Hashable, Sendable {
                 numbers.0 = numbers.0 &* 10 &+ UInt64(byte - UInt8(ascii: "0"))
             case UInt8(ascii: "0")...UInt8(ascii: "9") where spaces == 1:
                 numbers.1 = numbers.1 &* 10 &+ UInt64(byte - UInt8(ascii: "0"))
+            case UInt8(ascii: "0")...UInt8(ascii: "9") where spaces == 2:
+                numbers.2 = numbers.2 &* 10 &+ UInt64(byte - UInt8(ascii: "0"))
             case UInt8(ascii: " "): spaces += 1
             default: if spaces < 2 { return nil }
             }
         }
-        guard spaces > 1, numbers != (0, 0) else { return nil }
-        (ran, waited) = numbers
+        guard spaces > 1, numbers != (0, 0, 0) else { return nil }
+        (ran, waited, _) = numbers
     }
 
     /// The time since `earlier` in which the thread ran or waited for a processor, so it was not stopped.

@@ -106,6 +106,7 @@ struct SelfCheckTests {
         #expect(OwnAccount(text: Array("no numbers".utf8)) == nil)
         #expect(OwnAccount(text: Array("".utf8)) == nil)
         #expect(OwnAccount(text: Array("0 0 0\n".utf8)) == nil, "a kernel that does not count")
+        #expect(OwnAccount(text: Array("0 0 1\n".utf8)) == .zero, "a new thread")
     }
 
     @Test("A thread's accounted time grows by what it computes")
