@@ -73,9 +73,9 @@ extension StallReport {
         return wasMissed ? nil : 1 - (cause.evidence?.runDelayShare ?? 0)
     }
 
-    /// Whether nothing shows what the thread did, because the monitor's own thread got no processor: it read the thread's times only
-    /// once, or came when the stall was over; or because the machine lets it take no stacks. Times that were read before the stall and long after it show a thread that slept, whatever
-    /// it did in the stall.
+    /// Whether nothing shows what the thread did. The monitor's own thread got no processor, so that it read the thread's times only once, or
+    /// came when the stall was over; or the machine lets it take no stacks. Times that were read before the stall and long after it show a
+    /// thread that slept, whatever it did in the stall.
     private var wasMissed: Bool {
         guard cause.verdict == .unknown else { return false }
         return cause.evidence?.windowNs == 0 || stalledStacks.allSatisfy(\.frames.isEmpty)

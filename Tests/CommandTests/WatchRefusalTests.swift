@@ -159,7 +159,8 @@ struct WatchRefusalTests {
         #expect(watch.notes.count { $0.contains("take turns") } == 1)
     }
 
-    /// Two threads that wait for one set. At the first line a third one comes, and later a thread with a set of its own. The numbers of these two are printed.
+    /// Two threads that wait for one set. At the first line a third one comes, and later a thread with a set of its own. The numbers of these
+    /// two are printed.
     private static let sharedSets = """
         import select, sys, threading, time
         def serve(events):

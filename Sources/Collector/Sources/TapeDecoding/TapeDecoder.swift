@@ -3,8 +3,8 @@ import StallReports
 /// Decodes a document that simdjson parsed, in a fraction of the time of Foundation's `JSONDecoder`.
 ///
 /// What it decodes, the reports' own decoder decodes to an equal value, except that the frames of stacks have no texts here. What it does not
-/// decode may still be valid: its only error is ``Irregular``, and the reports' own decoder must then decide, and give the reason. Do not use it for a type that catches an error while it
-/// is decoded, and continues. For one thread at a time.
+/// decode may still be valid: its only error is ``Irregular``, and the reports' own decoder must then decide, and give the reason. Do not use it
+/// for a type that catches an error while it is decoded, and continues. For one thread at a time.
 public struct TapeDecoder: Decoder {
     /// The document must be decoded by the reports' own decoder.
     struct Irregular: Error {}
