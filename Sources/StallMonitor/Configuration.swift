@@ -75,6 +75,8 @@ extension StallMonitor {
         package var takesGraceOfEnvironment = true
         /// How long a handler of SIGABRT may run. For tests.
         package var abortPatience = Duration.seconds(60)
+        /// How long the kernel may take to say what a thread waits for. For tests.
+        var lookupPatience = Duration.seconds(1)
         /// How many notices may wait for the reporter. For tests.
         var noticeCapacity = 256
 

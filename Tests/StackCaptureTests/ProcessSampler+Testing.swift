@@ -11,6 +11,18 @@ extension ProcessSampler {
     }
 
     func capture() -> Result<CapturedStack, CaptureError> { capture(threadID: processID) }
+
+    /// The first stack whose thread is in the system call. On its way there the thread may be too late for a stop, or wait in
+    /// vfork(2), where nothing stops it.
+    func firstStack(in call: String) throws -> CapturedStack {
+        while true {
+            switch capture() {
+            case .success(let stack) where stack.systemCall?.name == call: return stack
+            case .failure(let error) where error.code != .notStopped: throw error
+            default: continue
+            }
+        }
+    }
 }
 
 extension [UInt64] {

@@ -16,8 +16,7 @@ enum ProcessTests {
         func asleep(_ call: String) throws {
             let target = try TargetProcess("call", call, "60")
             let sampler = try ProcessSampler(processID: target.processID)
-            var stack = try sampler.capture().get()
-            while stack.systemCall?.name != call { stack = try sampler.capture().get() }
+            let stack = try sampler.firstStack(in: call)
             #expect(stack.method == .quiet)
             #expect(stack.isComplete)
             #expect(stack.cost.heldNanoseconds == 0)

@@ -20,7 +20,7 @@ struct Reporter: ~Copyable {
     private let live: LiveBoard
     private let supply: SupplyLocation
     private let details: DetailsSource
-    private let lookup = TimedLookup()
+    private let lookup: TimedLookup
     var throttle: ReportThrottle
     var held: [Int: HeldStall] = [:]
     var recordPace = RecordPace()
@@ -35,6 +35,7 @@ struct Reporter: ~Copyable {
         let configuration = parts.configuration
         (notices, live, supply) = (parts.notices, parts.live, parts.supply)
         (meter, ledger) = (parts.meter, parts.ledger)
+        lookup = TimedLookup(patience: configuration.lookupPatience)
         tell = meter.exempting(handler)
         composer = ReportComposer(run: parts.run, ownCode: configuration.ownCode)
         publisher = ReportPublisher(writer: parts.writer, tell: tell)

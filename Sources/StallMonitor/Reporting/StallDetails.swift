@@ -21,7 +21,7 @@ final class DetailsSource: Sendable {
 
     private let labels: [String: String]
     private let ask: Question?
-    private let lookup = TimedLookup()
+    private let lookup = TimedLookup(patience: DetailsSource.patience)
     private let isReported = Atomic(false)
 
     static let patience: Duration = .milliseconds(100)

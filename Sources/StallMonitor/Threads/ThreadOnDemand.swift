@@ -78,13 +78,16 @@ final class ThreadOnDemand: Sendable {
 /// result only for a limited time. While one has not returned, no other is called, so at most one thread hangs. For the
 /// reporter's thread.
 final class TimedLookup: Sendable {
+    private let patience: Duration
     private let isBusy = Atomic(false)
 
+    /// - Parameter patience: For how long a result is waited for.
+    init(patience: Duration) { self.patience = patience }
+
     /// The result. Nil if it did not arrive in time.
-    func ask<Answer: Sendable>(
-        within time: Duration = .seconds(1),
-        _ question: @escaping @Sendable () -> Answer
-    ) -> Answer? {
+    ///
+    /// - Parameter time: If not the usual patience.
+    func ask<Answer: Sendable>(within time: Duration? = nil, _ question: @escaping @Sendable () -> Answer) -> Answer? {
         guard !isBusy.exchange(true, ordering: .acquiringAndReleasing) else { return nil }
         let slot = Slot<Answer>()
         do throws(StallMonitorError) {
@@ -94,7 +97,7 @@ final class TimedLookup: Sendable {
                 isBusy.store(false, ordering: .releasing)
             }
             // By its end the thread has released the question, which may hold the server's objects.
-            _ = thread.join(by: .now + time)
+            _ = thread.join(by: .now + (time ?? patience))
             return slot.answer.withLock { $0 }
         } catch {
             isBusy.store(false, ordering: .releasing)

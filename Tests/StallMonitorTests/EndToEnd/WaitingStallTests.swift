@@ -29,6 +29,8 @@ struct WaitingStallTests {
     ) async throws -> StallReport {
         var configuration = StallMonitor.Configuration(directory: directory.path + "/reports", repeats: .everyStall)
         configuration.ownCode = OwnCode(modules: ["StallMonitorTests"])
+        // A mount or a freeze by another program may hold the kernel's tables for longer than a server waits.
+        configuration.lookupPatience = .seconds(60)
         change(&configuration)
         // Checked on the test's own task: an expectation on another thread would not belong to the test.
         let report = try await onThread { [configuration] in
