@@ -5,7 +5,7 @@ import StallReports
 /// What it decodes, the reports' own decoder decodes to an equal value, except that the frames of stacks have no texts here. What it does not
 /// decode may still be valid: its only error is ``Irregular``, and the reports' own decoder must then decide, and give the reason. Do not use it
 /// for a type that catches an error while it is decoded, and continues. For one thread at a time.
-public struct TapeDecoder: Decoder {
+package struct TapeDecoder: Decoder {
     /// The document must be decoded by the reports' own decoder.
     struct Irregular: Error {}
 
@@ -18,32 +18,32 @@ public struct TapeDecoder: Decoder {
     /// Parses a document, and passes a decoder of it to `work`, which must not keep the decoder.
     ///
     /// - Returns: What `work` returns. Nil if the document must be decoded by the reports' own decoder.
-    public static func reading<Value>(_ json: [UInt8], _ work: (TapeDecoder) -> Value?) -> Value? {
+    package static func reading<Value>(_ json: [UInt8], _ work: (TapeDecoder) -> Value?) -> Value? {
         JSONTape.reading(json) { work(TapeDecoder(tape: $0, index: JSONTape.root)) }
     }
 
     fileprivate init(tape: JSONTape, index: Int) { (self.tape, self.index) = (tape, index) }
 
-    public var codingPath: [any CodingKey] { [] }
-    public var userInfo: [CodingUserInfoKey: Any] { [:] }
+    package var codingPath: [any CodingKey] { [] }
+    package var userInfo: [CodingUserInfoKey: Any] { [:] }
 
-    public func container<Key: CodingKey>(keyedBy type: Key.Type) throws -> KeyedDecodingContainer<Key> {
+    package func container<Key: CodingKey>(keyedBy type: Key.Type) throws -> KeyedDecodingContainer<Key> {
         guard tape.kind(index) == .object, tape.count(index) <= Self.maximumMembers else { throw Irregular() }
         return KeyedDecodingContainer(TapeMembers(tape: tape, object: index))
     }
 
-    public func unkeyedContainer() throws -> any UnkeyedDecodingContainer {
+    package func unkeyedContainer() throws -> any UnkeyedDecodingContainer {
         guard tape.kind(index) == .array else { throw Irregular() }
         return TapeElements(tape: tape, array: index)
     }
 
-    public func singleValueContainer() -> any SingleValueDecodingContainer { self }
+    package func singleValueContainer() -> any SingleValueDecodingContainer { self }
 }
 
 extension TapeDecoder: SingleValueDecodingContainer {
-    public func decodeNil() -> Bool { tape.kind(index) == .null }
+    package func decodeNil() -> Bool { tape.kind(index) == .null }
 
-    public func decode(_ type: Bool.Type) throws -> Bool {
+    package func decode(_ type: Bool.Type) throws -> Bool {
         switch tape.kind(index) {
         case .yes: true
         case .no: false
@@ -51,11 +51,11 @@ extension TapeDecoder: SingleValueDecodingContainer {
         }
     }
 
-    public func decode(_ type: String.Type) throws -> String {
+    package func decode(_ type: String.Type) throws -> String {
         try tape.string(index)
     }
 
-    public func decode(_ type: Double.Type) throws -> Double {
+    package func decode(_ type: Double.Type) throws -> Double {
         let bits = tape.number(index)
         switch tape.kind(index) {
         // What is zero or nearly so is rare: the reports' own decoder rounds it.
@@ -66,10 +66,10 @@ extension TapeDecoder: SingleValueDecodingContainer {
         }
     }
 
-    public func decode(_ type: Float.Type) throws -> Float { throw Irregular() }
+    package func decode(_ type: Float.Type) throws -> Float { throw Irregular() }
 
     // A whole number that is written as a fraction is unusual.
-    public func decode<Number: FixedWidthInteger & Decodable>(_ type: Number.Type) throws -> Number {
+    package func decode<Number: FixedWidthInteger & Decodable>(_ type: Number.Type) throws -> Number {
         let bits = tape.number(index)
         switch tape.kind(index) {
         case .signed: if let number = Number(exactly: Int64(bitPattern: bits)) { return number }
@@ -79,7 +79,7 @@ extension TapeDecoder: SingleValueDecodingContainer {
         throw Irregular()
     }
 
-    public func decode<Value: Decodable>(_ type: Value.Type) throws -> Value { try Value(from: self) }
+    package func decode<Value: Decodable>(_ type: Value.Type) throws -> Value { try Value(from: self) }
 }
 
 /// The members of an object.
