@@ -297,10 +297,10 @@ struct FollowerTests {
         try directory.store.write(report)
         let lease = try #require(Lease(on: directory.file(ReportFileName(.stall, report.id))))
         let documents = StoredDocuments(path: directory.path)
-        #expect(documents.seenAgain(report) == report)
+        #expect(documents.presentState(of: report) == report)
         lease.end()
         child.killLeavingZombie()
-        #expect(documents.seenAgain(report)?.state == .terminated)
+        #expect(documents.presentState(of: report)?.state == .terminated)
     }
 
     @Test("cancelling from another thread ends the wait, and every later one")

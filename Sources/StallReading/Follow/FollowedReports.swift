@@ -84,33 +84,33 @@ struct CatchUp {
 /// The stalls that a follower returned as ongoing. Only these can change without a change of a file.
 struct OngoingStalls {
     private var reports: [ULID: StallReport] = [:]
-    private var lastLook = ContinuousClock.now
+    private var lastCheck = ContinuousClock.now
     /// The stalls that the present check has not reached yet.
     private var due: [ULID] = []
 
     /// When they should be checked next. Nil if there are none.
-    var nextLook: ContinuousClock.Instant? {
+    var nextCheck: ContinuousClock.Instant? {
         if !due.isEmpty { return .now }
-        return reports.isEmpty ? nil : lastLook + .seconds(1)
+        return reports.isEmpty ? nil : lastCheck + .seconds(1)
     }
 
     /// Adds or updates a report. Removes it if the stall has ended.
     mutating func note(_ report: StallReport) {
-        if reports.isEmpty { lastLook = .now }
+        if reports.isEmpty { lastCheck = .now }
         reports[report.id] = report.state == .ongoing ? report : nil
     }
 
     /// A stall that has become longer, or whose process died. Nil if it is too early for a check, or if nothing has changed.
     ///
-    /// - Parameter look: Reads the present state of a report. Returns nil if its process has closed it.
-    mutating func next(_ look: (StallReport) -> StallReport?) -> ReportFollower.Event? {
-        if due.isEmpty, let nextLook, nextLook <= .now {
+    /// - Parameter presentState: Reads the present state of a report. Returns nil if its process has closed it.
+    mutating func next(_ presentState: (StallReport) -> StallReport?) -> ReportFollower.Event? {
+        if due.isEmpty, let nextCheck, nextCheck <= .now {
             due = reports.keys.sorted(by: >)
-            lastLook = .now
+            lastCheck = .now
         }
         while let id = due.popLast() {
             guard let known = reports[id] else { continue }
-            guard let report = look(known) else {
+            guard let report = presentState(known) else {
                 // Its process has written the final report, which is a separate event.
                 reports[id] = nil
                 continue

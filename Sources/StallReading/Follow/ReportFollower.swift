@@ -36,7 +36,7 @@ public struct ReportFollower: ~Copyable {
     private let reader: ReportReader
     private var watch: DirectoryWatch
     private var catchUp = CatchUp()
-    private var lasting = OngoingStalls()
+    private var ongoing = OngoingStalls()
     /// Files written before this are skipped, unless they are written again. Nil: no file is skipped.
     private let start: Timestamp?
 
@@ -71,7 +71,7 @@ public struct ReportFollower: ~Copyable {
         if !includesPast, start != nil { readAll() }
     }
 
-    /// Of its own, because an initializer that initializes the properties cannot call a mutating method in Swift 6.2.
+    /// An initializer that initializes the properties itself cannot call a mutating method in Swift 6.2.
     private init(
         _ reader: ReportReader,
         _ watch: consuming DirectoryWatch,
@@ -98,7 +98,7 @@ public struct ReportFollower: ~Copyable {
         let deadline = timeout.map { ContinuousClock.now + $0 }
         while true {
             if let event = try nextKnown() { return event }
-            let wake = [deadline, nextLook].compactMap { $0 }.min()
+            let wake = [deadline, nextCheck].compactMap { $0 }.min()
             try wait(until: wake)
             note(try watch.changes())
             if let deadline, ContinuousClock.now >= deadline { return try nextKnown() }
@@ -106,16 +106,16 @@ public struct ReportFollower: ~Copyable {
     }
 
     /// Adds a stall that was read elsewhere: while it is ongoing, its growth and its process's death are returned as events.
-    package mutating func note(_ report: StallReport) { lasting.note(report) }
+    package mutating func note(_ report: StallReport) { ongoing.note(report) }
 
     /// Notices whether the path leads to another directory now. The kernel sends no event for that.
-    mutating func lookAtPath() throws(ReportError) { note(try watch.changesOfPath()) }
+    mutating func checkPath() throws(ReportError) { note(try watch.changesOfPath()) }
 
     /// Readable when there may be an event. For callers that wait for several directories in one poll(2).
     var descriptor: Int32 { watch.descriptor }
 
     /// When to check the ongoing stalls, or to read something again. Nil if there is neither.
-    var nextLook: ContinuousClock.Instant? { [lasting.nextLook, catchUp.nextTry].compactMap { $0 }.min() }
+    var nextCheck: ContinuousClock.Instant? { [ongoing.nextCheck, catchUp.nextTry].compactMap { $0 }.min() }
 
     /// An event that is available without waiting.
     private mutating func nextKnown() throws(ReportError) -> Event? {
@@ -128,7 +128,7 @@ public struct ReportFollower: ~Copyable {
                 if let event { return event }
             }
         }
-        return lasting.next(reader.documents.seenAgain)
+        return ongoing.next(reader.documents.presentState(of:))
     }
 
     /// Nil if this version of the file was already returned, if the file is gone, or if it was written before `start` and never
@@ -149,7 +149,7 @@ public struct ReportFollower: ~Copyable {
             case .run: return .run(try reader.documents.run(name.id, in: directory))
             case .stall:
                 let report = try reader.documents.report(name.id, in: directory)
-                lasting.note(report)
+                ongoing.note(report)
                 return .report(report)
             }
         } catch let error where [.missingFile, .missingDirectory].contains(error.code) {

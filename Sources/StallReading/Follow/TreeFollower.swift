@@ -22,7 +22,7 @@ package struct TreeFollower: ~Copyable {
     private var tried: Set<String> = []
     /// Directories of which a failure was reported.
     private var reported: Set<String> = []
-    private var nextLook = ContinuousClock.now
+    private var nextSearch = ContinuousClock.now
     /// When it began, if files that existed then are skipped and a directory could not be searched or followed at first: of what is found
     /// later, files that were written before are skipped, too. Otherwise nil: all that is found later is returned.
     private var start: Timestamp?
@@ -30,9 +30,9 @@ package struct TreeFollower: ~Copyable {
     private var position = 0
     private var inARow = 0
 
-    /// The time between two searches for new directories is at least `least`, and at least `looks` times the duration of a
+    /// The time between two searches for new directories is at least `least`, and at least `ratio` times the duration of a
     /// search, which is long in a directory with very many files.
-    private static let lookInterval = (least: Duration.seconds(3), looks: 1000)
+    private static let searchInterval = (least: Duration.seconds(3), ratio: 1000)
     /// The largest number of events of one directory before the next has its turn.
     private static let turn = 1000
 
@@ -41,12 +41,12 @@ package struct TreeFollower: ~Copyable {
     package init(_ paths: [String], includesPast: Bool = true, cancellation: Cancellation) throws(ReportError) {
         self.init(given: paths, cancellation)
         let now = Timestamp.now()
-        look(includesPast: includesPast)
+        search(includesPast: includesPast)
         if !includesPast, failures.contains(where: { $0.code == .io }) { start = now }
         if followers.isEmpty, let first = failures.first { throw first }
     }
 
-    /// Of its own, because an initializer that initializes the properties cannot call a mutating method in Swift 6.2.
+    /// An initializer that initializes the properties itself cannot call a mutating method in Swift 6.2.
     private init(given: [String], _ cancellation: Cancellation) {
         (self.given, self.cancellation) = (given, cancellation)
     }
@@ -69,7 +69,7 @@ package struct TreeFollower: ~Copyable {
         // Checked here, because with enough events there is never a wait.
         if cancellation.isCancelled { throw ReportError(.cancelled) }
         while true {
-            if ContinuousClock.now >= nextLook { look() }
+            if ContinuousClock.now >= nextSearch { search() }
             if let failure = failures.popLast() { return .failure(failure) }
             if let event = nextKnown() { return event }
             if !failures.isEmpty { continue }
@@ -110,37 +110,39 @@ package struct TreeFollower: ~Copyable {
     }
 
     /// Searches for new directories, and follows them.
-    private mutating func look(includesPast: Bool = true) {
+    private mutating func search(includesPast: Bool = true) {
         let began = ContinuousClock.now
-        lookAtPaths()
+        checkPaths()
         for path in given {
             let tree = ReportTree(path)
-            for directory in tree.directories {
-                let names: Set = [directory, ReportTree.resolved(directory)]
-                guard tried.isDisjoint(with: names) else { continue }
-                tried.formUnion(names)
-                do throws(ReportError) {
-                    let follower = try Follower(directory, includesPast: includesPast && start == nil, from: start)
-                    followers.append(follower)
-                } catch {
-                    // No descriptor is left, or the disk has failed: the next search tries again.
-                    if error.code == .io { tried.subtract(names) }
-                    note(error, directory)
-                }
-            }
+            for directory in tree.directories { follow(directory, includesPast: includesPast) }
             failures += tree.failures.filter { $0.path.map { reported.insert($0).inserted } ?? true }
         }
         let end = ContinuousClock.now
-        nextLook = end + max(Self.lookInterval.least, (end - began) * Self.lookInterval.looks)
+        nextSearch = end + max(Self.searchInterval.least, (end - began) * Self.searchInterval.ratio)
+    }
+
+    /// Follows a directory unless that was tried before.
+    private mutating func follow(_ directory: String, includesPast: Bool) {
+        let names: Set = [directory, ReportTree.resolved(directory)]
+        guard tried.isDisjoint(with: names) else { return }
+        tried.formUnion(names)
+        do throws(ReportError) {
+            followers.append(try Follower(directory, includesPast: includesPast && start == nil, from: start))
+        } catch {
+            // No descriptor is left, or the disk has failed: the next search tries again.
+            if error.code == .io { tried.subtract(names) }
+            note(error, directory)
+        }
     }
 
     /// Notices paths that lead to another directory now. One that is followed by its own name already is not followed twice.
-    private mutating func lookAtPaths() {
+    private mutating func checkPaths() {
         let places = followers.map { ReportTree.resolved($0.path) }
         let counts = Dictionary(places.map { ($0, 1) }, uniquingKeysWith: +)
         for (next, place) in zip(followers, places) where counts[place] == 1 {
             do throws(ReportError) {
-                try next.follower.lookAtPath()
+                try next.follower.checkPath()
             } catch {
                 note(error, next.path)
             }
@@ -152,7 +154,7 @@ package struct TreeFollower: ~Copyable {
         var descriptors = ([cancellation.readEnd] + followers.map { $0.follower.descriptor }).map {
             pollfd(fd: $0, events: Int16(POLLIN), revents: 0)
         }
-        let wake = followers.compactMap { $0.follower.nextLook }.reduce(min(deadline, nextLook), min)
+        let wake = followers.compactMap { $0.follower.nextCheck }.reduce(min(deadline, nextSearch), min)
         let limit = Int32(clamping: ContinuousClock.now.duration(to: wake).milliseconds)
         try systemCall(path: nil) { unsafe poll(&descriptors, nfds_t(descriptors.count), limit) }
         if descriptors[0].revents != 0 { throw ReportError(.cancelled) }

@@ -198,7 +198,7 @@ extension StoredDocuments {
     fileprivate func endedStall(_ name: ReportFileName, in directory: borrowing OpenDirectory) -> StallReport? {
         // Read without checking its process: a reader that checks would already have closed it.
         guard name.content == .stall, let report: StallReport = try? parse(name, in: directory),
-            report.state == .ongoing, let report = seenAgain(report), report.state != .ongoing
+            report.state == .ongoing, let report = presentState(of: report), report.state != .ongoing
         else { return nil }
         return report
     }

@@ -118,7 +118,7 @@ extension StoredDocuments {
 
     /// The present state of a report that was ongoing when it was read: grown, or closed if its process died since. Nil if its
     /// process has closed it, as its file shows.
-    package func seenAgain(_ report: StallReport) -> StallReport? {
+    package func presentState(of report: StallReport) -> StallReport? {
         guard let directory = try? OpenDirectory(path: path) else { return report.closed(by: liveness) ?? report }
         do throws(ReportError) {
             let now: StallReport = try parse(ReportFileName(.stall, report.id), in: directory)
