@@ -82,11 +82,7 @@ final class WatchedLoop {
         let standsStill =
             look.pulse == lastLook?.pulse && look.callouts == lastLook?.callouts && !look.pulse.isAtRest
         // While the loop does not move, its next stamp has already been requested.
-        if !standsStill {
-            // A loop writes a stamp before the word that it belongs to.
-            look.firstTransition = loop.heartbeat.takeTransitionStamp().flatMap(MonotonicInstant.init(stamp:))
-            if !look.pulse.isAtRest { loop.heartbeat.requestTransitionStamp() }
-        }
+        if !standsStill { exchangeStamps(for: &look) }
         addTurns(to: &look)
         let busy = policy.busy(at: time)
         let findings = policy.decide(look)
@@ -95,13 +91,7 @@ final class WatchedLoop {
         // A stall that is over still has to be reported with this data.
         if !isOver { followBusySpan(look) }
         countCallouts(look, isOver: isOver)
-        if standstill?.isOf(look.pulse, look.callouts) != true {
-            if standsStill {
-                standstill = Standstill(look, threadIDs: loop.threadIDs)
-            } else if findings.isEmpty {
-                standstill = nil
-            }
-        }
+        followStandstill(look, standsStill: standsStill, isNeeded: !findings.isEmpty)
         lastLook = look
         return findings
     }
@@ -120,6 +110,13 @@ final class WatchedLoop {
         )
     }
 
+    /// Takes the stamp of the first transition since the previous look, and requests the next one.
+    private func exchangeStamps(for look: inout LoopSample) {
+        // A loop writes a stamp before the word that it belongs to.
+        look.firstTransition = loop.heartbeat.takeTransitionStamp().flatMap(MonotonicInstant.init(stamp:))
+        if !look.pulse.isAtRest { loop.heartbeat.requestTransitionStamp() }
+    }
+
     /// The present turn is read first: if it ends meanwhile, it is among the ended turns now or at the next look.
     private func addTurns(to look: inout LoopSample) {
         let heartbeat = loop.heartbeat
@@ -133,6 +130,16 @@ final class WatchedLoop {
         if busySpan?.key == key { return }
         busySpan = loop.thread.flatMap {
             BusySpan(key: key, threadID: $0.id, at: look.time, busy: policy.busy(at: look.time))
+        }
+    }
+
+    /// - Parameter isNeeded: Whether findings of this look are about the former standstill.
+    private func followStandstill(_ look: LoopSample, standsStill: Bool, isNeeded: Bool) {
+        if standstill?.isOf(look.pulse, look.callouts) == true { return }
+        if standsStill {
+            standstill = Standstill(look, threadIDs: loop.threadIDs)
+        } else if !isNeeded {
+            standstill = nil
         }
     }
 

@@ -160,7 +160,7 @@ struct Backlog<Message: QueuedMessage>: Sendable {
         case .updates(let number, _), .adds(let number): opened[number]?.append(place)
         case .alone: if !mayBeDropped { alone.add(place) }
         }
-        // Subjects that were dropped completely leave their places in the list.
+        // Opening messages that were dropped with their stalls leave their places in the list.
         heavy.compact(to: entries)
     }
 
