@@ -142,16 +142,7 @@ struct PoolRule: Sendable {
         }
         guard now.members.count >= width else {
             stall = nil
-            let left = old.members.filter { member in !now.members.contains { $0.threadID == member.threadID } }
-            let spans = left.map { ends[$0.threadID] ?? old.lastSeen...max(old.lastSeen, time) }
-                .sorted { ($0.upperBound, $0.lowerBound) < ($1.upperBound, $1.lowerBound) }
-            // With more workers than the pool is wide, the first that leaves does not make one free.
-            let index = min(max(0, old.members.count - width), spans.count - 1)
-            let end = spans.isEmpty ? old.lastSeen...time : spans[index]
-            // After the end it does not matter that the look is late.
-            let missed = max(.zero, lateness - max(.zero, time - end.upperBound))
-            (now.excluded, now.unobserved) = (old.excluded + missed, old.unobserved + missed)
-            return [.ended(now.times(until: end))]
+            return [.ended(times(of: old, leaving: now.members, time, ends, lateness))]
         }
         now.lastSeen = time
         now.excluded = max(old.excluded, now.members.map(\.job.excluded).max() ?? .zero)
@@ -161,6 +152,29 @@ struct PoolRule: Sendable {
         if isWorthReporting { now.nextReport = min(length * 2, length + .seconds(10)) }
         stall = now
         return [.continues(now.members, now.times(until: time...time), isWorthReporting: isWorthReporting)]
+    }
+
+    /// The span of a stall that is over, because fewer workers than the pool is wide are still at their jobs.
+    ///
+    /// - Parameter staying: Those that still are.
+    private func times(
+        of old: Stall,
+        leaving staying: [Worker],
+        _ time: MonotonicInstant,
+        _ ends: [Int32: ClosedRange<MonotonicInstant>],
+        _ lateness: Duration
+    ) -> StallSpan {
+        let left = old.members.filter { member in !staying.contains { $0.threadID == member.threadID } }
+        let spans = left.map { ends[$0.threadID] ?? old.lastSeen...max(old.lastSeen, time) }
+            .sorted { ($0.upperBound, $0.lowerBound) < ($1.upperBound, $1.lowerBound) }
+        // With more workers than the pool is wide, the first that leaves does not make one free.
+        let index = min(max(0, old.members.count - width), spans.count - 1)
+        let end = spans.isEmpty ? old.lastSeen...time : spans[index]
+        // After the end it does not matter that the look is late.
+        let missed = max(.zero, lateness - max(.zero, time - end.upperBound))
+        var last = old
+        (last.excluded, last.unobserved) = (old.excluded + missed, old.unobserved + missed)
+        return last.times(until: end)
     }
 }
 

@@ -56,12 +56,9 @@ extension LoopRule {
             return restart(hit: time)
         }
         var span = old
-        var orders = follow(&span, look, before)
+        let orders = follow(&span, look, before)
         if look.isStopped {
-            // The breakpoints still prove that it does not turn, but the time in which it is stopped is no stall.
-            let isProven = span.isArmed || span.returns.first == .pending
-            (span.since, span.callSince, span.rested) = (isProven ? look.time : nil, nil, look.time)
-            span.unobserved = .zero
+            span.leaveOutStop(until: look.time)
             state = .busy(span)
             return orders
         }
@@ -70,13 +67,20 @@ extension LoopRule {
             // callout was found, another search with every look would not find one either.)
             return restart(hit: earliestEnd(of: old, look, before))
         }
+        return orders + judge(span, look)
+    }
+
+    /// Decides whether the loop is stalled now. If it is not, decides whether to search its stack or to take a sample.
+    private mutating func judge(_ old: BusySpan, _ look: Look) -> [Order] {
+        var span = old
         let standstill = span.standstill(at: look.time)
         // If a system call is the only proof, the call must last for the whole threshold: the loop may have turned before it.
         if standstill + slack >= threshold, span.since != nil {
             span.nextReport = standstill * 2
             state = .stalled(span)
-            return orders + [.began(isCongested: span.isCongested(at: look.time), span.times(until: look.time))]
+            return [.began(isCongested: span.isCongested(at: look.time), span.times(until: look.time))]
         }
+        var orders: [Order] = []
         let isDue = standstill + slack >= tick * 2
         if span.wantsSearch(look, isDue: isDue) {
             span.locatedAt = look.time
@@ -185,6 +189,14 @@ extension LoopRule.BusySpan {
     func turn(until end: MonotonicInstant) -> RowRule.Turn? {
         guard let since, since < end, unproven == .zero else { return nil }
         return .init(earliest: min(rested, since), proven: since...end)
+    }
+
+    /// Starts again at the end of a time in which the thread is stopped, which is no stall. The breakpoints still prove that the loop does not
+    /// turn.
+    fileprivate mutating func leaveOutStop(until time: MonotonicInstant) {
+        let isProven = isArmed || returns.first == .pending
+        (since, callSince, rested) = (isProven ? time : nil, nil, time)
+        unobserved = .zero
     }
 
     /// Whether a watched function has returned since the stack was last searched.
