@@ -38,22 +38,7 @@ struct BaselineJudge {
     }
 
     func add(to result: inout GateResult) {
-        if !baseline.isOfAnyEnvironment {
-            let different = Baseline.Environment.different(in: result.runs)
-            guard different.isEmpty else {
-                let list = different.map(\.description).joined(separator: "; ")
-                result.inconclusive.append(
-                    "the runs are of several environments (\(list)): only like is compared; judge each on its own"
-                )
-                return
-            }
-            guard current.environment == baseline.environment else {
-                result.inconclusive.append(
-                    "the baseline is of \(baseline.environment), and this run of \(current.environment): only like is compared; record one here"
-                )
-                return
-            }
-        }
+        if let reason = incomparable(result.runs) { return result.inconclusive.append(reason) }
         if let reason = tooShort { result.inconclusive.append(reason) }
         let (code, all) = (compared(countingStarved: false), compared(countingStarved: true))
         result.findings += code.proven.map { finding($0, isStarved && $0.change != .newFault ? .doubtful : .error) }
@@ -71,6 +56,21 @@ struct BaselineJudge {
             finding($0, .doubtful, isMachine: true)
         }
         result.notes += notes
+    }
+
+    /// Why these runs cannot be compared with the baseline: only runs of the same environment can. Nil if they can.
+    private func incomparable(_ runs: [RunRecord]) -> String? {
+        if baseline.isOfAnyEnvironment { return nil }
+        let different = Baseline.Environment.different(in: runs)
+        if !different.isEmpty {
+            let list = different.map(\.description).joined(separator: "; ")
+            return "the runs are of several environments (\(list)): only like is compared; judge each on its own"
+        }
+        guard current.environment == baseline.environment else {
+            return
+                "the baseline is of \(baseline.environment), and this run of \(current.environment): only like is compared; record one here"
+        }
+        return nil
     }
 
     /// A fault that occurred once in a baseline run would be missed as often as seen.
@@ -120,11 +120,12 @@ struct BaselineJudge {
             case .worseRate: .worseRate
             case .longer: .longerStalls
             }
-        let machine =
-            isMachine
-            ? "; the machine gave it no processor, which is not the code's fault: run it with less beside it"
-            : isStarved && severity == .doubtful && item.change != .newFault
-                ? "; the machine gave this run too little CPU to compare it: run it with less beside it" : ""
+        var machine = ""
+        if isMachine {
+            machine = "; the machine gave it no processor, which is not the code's fault: run it with less beside it"
+        } else if isStarved, severity == .doubtful, item.change != .newFault {
+            machine = "; the machine gave this run too little CPU to compare it: run it with less beside it"
+        }
         let bursts =
             item.stallsPerBurst > 1
             ? "; its stalls come in bursts, so \(Figure.short(item.stallsPerBurst)) of them count as one" : ""

@@ -44,13 +44,18 @@ struct BudgetJudge {
             doubts.append(.unwatchedBudget(rule.name))
             return
         }
-        let limits = rule.limits
-        var count = 0
-        for occurrence in group { count = count.addingSaturated(occurrence.count) }
-        if let most = limits.maxStalls, count > most {
+        judgeCount(rule, group, watched)
+        judgeShare(rule, group, watched)
+        judgeLengths(rule, group)
+        if rule.limits.limitsTurns { judgeTurns(rule, things) }
+    }
+
+    private mutating func judgeCount(_ rule: BudgetRule, _ group: some Collection<Occurrence>, _ watched: Int64) {
+        let count = group.lazy.map(\.count).saturatingSum()
+        if let most = rule.limits.maxStalls, count > most {
             add(.stallCount, rule, "\(quantity(count, "stall")), \(most) permitted", group)
         }
-        if let most = limits.maxPerHour, Self.rate(count, watched) > most {
+        if let most = rule.limits.maxPerHour, Self.rate(count, watched) > most {
             let rate = "\(Figure.short(Self.rate(count, watched))) stalls per hour watched"
             add(
                 .stallRate,
@@ -59,17 +64,16 @@ struct BudgetJudge {
                 group
             )
         }
-        if let most = limits.maxBlockedPercent {
-            let blocked = group.lazy.map(\.totalNs).saturatingSum()
-            let share = Self.percent(blocked, of: watched)
-            if share > most {
-                let message =
-                    "stalled for \(Figure.short(share)) % of the watched time (\(Figure.length(blocked)) of \(Figure.length(watched)))"
-                add(.blockedShare, rule, "\(message), \(Figure.short(most)) % permitted", group)
-            }
-        }
-        judgeLengths(rule, group)
-        if limits.limitsTurns { judgeTurns(rule, things) }
+    }
+
+    private mutating func judgeShare(_ rule: BudgetRule, _ group: some Collection<Occurrence>, _ watched: Int64) {
+        guard let most = rule.limits.maxBlockedPercent else { return }
+        let blocked = group.lazy.map(\.totalNs).saturatingSum()
+        let share = Self.percent(blocked, of: watched)
+        guard share > most else { return }
+        let message =
+            "stalled for \(Figure.short(share)) % of the watched time (\(Figure.length(blocked)) of \(Figure.length(watched)))"
+        add(.blockedShare, rule, "\(message), \(Figure.short(most)) % permitted", group)
     }
 
     private mutating func judgeLengths(_ rule: BudgetRule, _ group: some Collection<Occurrence>) {
