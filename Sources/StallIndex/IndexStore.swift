@@ -28,6 +28,11 @@ final class IndexStore {
         /// Whether another process has written the index since the pass began. What that process has read need not be written
         /// again.
         var isOvertaken = false
+
+        init(of listing: DirectoryListing) {
+            self.listing = listing
+            isKnown = [Bool](repeating: false, count: listing.stalls.count)
+        }
     }
 
     /// How many reports in the directory were read or have a known outline.
@@ -121,9 +126,23 @@ final class IndexStore {
     func begin(_ listing: DirectoryListing, _ path: String) -> [StallOutline] {
         // It was removed since the last pass. Another process may have made a new one.
         if file == nil { try? open() }
+        var pass = Pass(of: listing)
+        let known = readUnchanged(path, &pass)
+        if known == nil {
+            // A damaged file has been removed.
+            if file == nil { try? open() }
+            pass = Pass(of: listing)
+        }
+        pass.knownCount = known?.count ?? 0
+        self.pass = pass
+        return known ?? []
+    }
+
+    /// The outlines of reports that are in the pass's listing and have not changed. Nil if the index cannot be read.
+    private func readUnchanged(_ path: String, _ pass: inout Pass) -> [StallOutline]? {
+        let listing = pass.listing
         var outlines: [StallOutline] = []
         outlines.reserveCapacity(listing.stalls.count)
-        var pass = Pass(listing: listing, isKnown: [Bool](repeating: false, count: listing.stalls.count))
         let look = FileLook(path, listing.stalls.count)
         let isRead = read { file, header throws(Database.Problem) in
             var (pool, next): (OutlinePool, Int) = (OutlinePool(), 0)
@@ -144,15 +163,7 @@ final class IndexStore {
             }
             return true
         }
-        if !isRead {
-            // A damaged file has been removed.
-            if file == nil { try? open() }
-            outlines = []
-            pass = Pass(listing: listing, isKnown: [Bool](repeating: false, count: listing.stalls.count))
-        }
-        pass.knownCount = outlines.count
-        self.pass = pass
-        return outlines
+        return isRead ? outlines : nil
     }
 
     /// Adds what was read, sorted by id. A file that was written just now is not kept: it may be written again with the same
