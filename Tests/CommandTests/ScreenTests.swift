@@ -115,7 +115,7 @@ struct ScreenTests {
         case .gate: return gate(width)
         case .sample: return SamplePage(document: sample, width: width).lines
         case .watch:
-            return WatchView.lines(reports[1], isFirst: true, width)
+            return StallLine.lines(reports[1], isFirst: true, width: width)
                 + Output.noteLines(WatchView.words(.watching(processID: 4711, name: "redis-server")), width: width)
         case .symbolicate:
             let gain = NamingGain(from: Sample.report(), to: Sample.report())

@@ -69,8 +69,8 @@ struct FaultsCommand: ParsableCommand {
             } else {
                 try write(document.faults, found.document.faults)
             }
+            if let note = found.lostNote { Output.note(note) }
         }
-        if format == .text, let note = found.lostNote { Output.note(note) }
         if found.isCut {
             let limit = CollectorCopy.faultLimit
             Output.note("the collector sends at most \(limit) faults, and may have more: --since chooses fewer")
@@ -176,6 +176,10 @@ struct FaultSurvey {
         each: (StallOutline) -> Void = { _ in }
     ) throws(ReportError) {
         let (runs, unreadable) = catalogs.runs()
+        let chosen = runs.filter { selection.includes($0) }
+        let counted = chosen.flatMap { run in
+            (run.repeated ?? []).filter { selection.includes(serviceOf: $0, in: run) }
+        }
         var failures = catalogs.failures + unreadable
         // A report's name contains the time at which its stall began.
         let start = selection.since ?? catalogs.stalls.first?.timestamp ?? .now()
@@ -185,10 +189,6 @@ struct FaultSurvey {
         loose.fingerprints = []
         var filter = StallFilter(names == nil ? loose : selection, names: names)
         var seen: Set<ULID> = []
-        let chosen = runs.filter { selection.includes($0) }
-        let counted = chosen.flatMap { run in
-            (run.repeated ?? []).filter { selection.includes(serviceOf: $0, in: run) }
-        }
         // A report that does not match names the counted stalls of its fault, and may say that they do not match either.
         var traits: [Shared<OutlineTraits>.Identity: StallOutline] = [:]
         let traitsMatter = !counted.isEmpty
@@ -200,13 +200,7 @@ struct FaultSurvey {
                 each(stall)
             }
         }
-        // Counted stalls are left out if nobody can tell whether they match.
-        let reports = Array(traits.values)
-        let known = FaultTraits(reports)
-        let examples = Dictionary(reports.map { ($0.fingerprint, $0) }) { $0.id < $1.id ? $1 : $0 }
-        for fault in counted where fault.membership(in: loose, traits: known) == .wanted {
-            tally.add(fault, like: examples[fault.fingerprint])
-        }
+        tally.add(counted, matching: loose, by: Array(traits.values))
         (self.selection, self.tally, self.failures) = (selection, tally, failures)
         contents = (catalogs.stalls.count, runs)
         watchedNs = chosen.flatMap { $0.watched(in: selection) }.map { max(0, $0.watchedNs) }.saturatingSum()
@@ -225,5 +219,22 @@ struct FaultSurvey {
     var emptyNote: String {
         failures.isEmpty
             ? selection.nothingFound(among: contents.stalls, contents.runs) : "no stalls in what can be read"
+    }
+}
+
+extension FaultTally {
+    /// Adds stalls that were only counted. They are left out if nobody can tell whether they match.
+    ///
+    /// - Parameter reports: One for each set of traits that reports have. They show which faults the counted stalls can be of.
+    fileprivate mutating func add(
+        _ counted: [RunRecord.Repeated],
+        matching selection: StallSelection,
+        by reports: [StallOutline]
+    ) {
+        let known = FaultTraits(reports)
+        let examples = Dictionary(reports.map { ($0.fingerprint, $0) }) { $0.id < $1.id ? $1 : $0 }
+        for fault in counted where fault.membership(in: selection, traits: known) == .wanted {
+            add(fault, like: examples[fault.fingerprint])
+        }
     }
 }

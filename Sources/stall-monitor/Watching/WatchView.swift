@@ -62,15 +62,11 @@ final class WatchView: Sendable {
             if let text = try? JSONText.of(report) { write(text + "\n") }
         } else {
             let terminal = Terminal.current(isBesideCommand ? STDERR_FILENO : STDOUT_FILENO)
-            write(Self.lines(report, isFirst: isFirst, terminal.width).map { terminal.show($0) + "\n" }.joined())
+            let lines = StallLine.lines(report, isFirst: isFirst, width: terminal.width)
+            write(lines.map { terminal.show($0) + "\n" }.joined())
         }
         // An ended stall is not shown again.
         if report.state != .ongoing { state.withLock { _ = $0.shown.remove(report.id) } }
-    }
-
-    /// The lines for a stall that began or ended.
-    static func lines(_ report: StallReport, isFirst: Bool, _ width: Int?) -> [StyledText] {
-        StallLine.lines(report, isFirst: isFirst, width: width)
     }
 
     private func write(_ text: String) {
