@@ -70,7 +70,7 @@ struct ReportPlace: Hashable {
     let only: ULID?
 
     init(_ path: String) {
-        let name = path.split(separator: "/").last.map(String.init) ?? ""
+        let name = fileName(ofPath: path)
         if let file = ReportFileName(name), file.content == .stall {
             let folder = String(path.dropLast(name.count))
             (directory, only) = (folder.isEmpty ? "." : folder, file.id)
