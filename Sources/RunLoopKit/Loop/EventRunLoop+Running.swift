@@ -180,7 +180,7 @@ extension EventRunLoop {
 // MARK: - Callouts
 
 extension EventRunLoop {
-    /// Publishes a transition and calls the observers. Without observers this costs two loads and a store.
+    /// Publishes a transition and calls the observers. Without observers and a watcher this costs four loads and a store.
     @inline(__always)
     func notify(_ phase: LoopPhase, in mode: LoopMode) {
         let turn = heartbeat.pulse.turn &+ (phase == .beforeTimers ? 1 : 0)

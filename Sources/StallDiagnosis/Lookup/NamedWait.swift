@@ -40,8 +40,8 @@ package enum NamedWait: Hashable, Sendable {
         return calls[outside].path.isFile(of: "libsqlite3") && calls[..<outside].contains { $0.name.contains("sleep") }
     }
 
-    /// Must be called while the thread still waits, on a thread that may wait.
-    package func look(in process: ObservedProcess = .own) -> Finding {
+    /// Finds out what it waits for. Call it while the thread still waits, on a thread that may wait.
+    package func find(in process: ObservedProcess = .own) -> Finding {
         switch self {
         case .sqliteBusy: Finding(wait: self, databases: LockedDatabase.find(in: process))
         case .processExit: Finding(wait: self, children: ChildProcesses.alive(of: process))
@@ -151,7 +151,7 @@ package enum ChildProcesses {
 extension String {
     /// Whether it is the path of a version of the library.
     fileprivate func isFile(of library: String) -> Bool {
-        let name = split(separator: "/").last ?? ""
+        let name = fileName(ofPath: self)
         return name.hasPrefix(library + ".so") || name.hasPrefix(library + "-")
     }
 }

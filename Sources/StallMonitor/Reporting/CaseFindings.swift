@@ -35,8 +35,8 @@ struct CaseFindings {
         tally = SampleTally(samples, detected: stall.pool?.stacks.count ?? 1)
         locks = stall.pool?.locks ?? []
         lock = stall.lock ?? samples.lazy.compactMap(\.lock).first
-        for sample in samples { look(sample.site, lookup) }
-        for owner in (lock?.owners ?? []) + locks.flatMap(\.owners) { look(owner.site, lookup) }
+        for sample in samples { lookUp(sample.site, lookup) }
+        for owner in (lock?.owners ?? []) + locks.flatMap(\.owners) { lookUp(owner.site, lookup) }
     }
 
     /// The lock that a thread waited for: the loop's thread, or a worker of a pool.
@@ -51,18 +51,18 @@ struct CaseFindings {
 
     mutating func add(_ sample: StackSample, _ lookup: TimedLookup) {
         tally.add(sample)
-        look(sample.site, lookup)
+        lookUp(sample.site, lookup)
         guard lock == nil, let found = sample.lock else { return }
         lock = found
-        for owner in found.owners { look(owner.site, lookup) }
+        for owner in found.owners { lookUp(owner.site, lookup) }
     }
 
     /// Determines what the thread waits for by the names on its stack.
     ///
     /// - Parameter lookup: Nil if the thread no longer waits: lock owners and child processes may be others now.
-    mutating func look(at names: SymbolicatedStacks, _ lookup: TimedLookup?) {
+    mutating func findNamedWait(in names: SymbolicatedStacks, _ lookup: TimedLookup?) {
         guard named == nil, let wait = NamedWait(names.stacks, names.modules) else { return }
-        named = lookup?.ask { [process] in wait.look(in: process) } ?? NamedWait.Finding(wait: wait)
+        named = lookup?.ask { [process] in wait.find(in: process) } ?? NamedWait.Finding(wait: wait)
     }
 
     /// What the descriptors of a wait refer to, as far as that was found out while the wait lasted.
@@ -70,7 +70,7 @@ struct CaseFindings {
         places.first { $0.site.isSame(as: site) }?.descriptors ?? DescriptorLookup(site).unasked
     }
 
-    private mutating func look(_ site: WaitSite?, _ lookup: TimedLookup) {
+    private mutating func lookUp(_ site: WaitSite?, _ lookup: TimedLookup) {
         guard let site, places.count < Self.placeLimit, !places.contains(where: { $0.site.isSame(as: site) }) else {
             return
         }

@@ -50,7 +50,8 @@ struct ReportPublisher {
         listen()
     }
 
-    /// Whether there is time left to make a report from a notice. False only in the last second that `stop` waits.
+    /// Whether there is time left to make a report from a notice. False only in the last second that `stop` waits: then the notice is not
+    /// handled, and its stall counts as one without a report.
     mutating func hasTime(for notice: StallNotice) -> Bool {
         guard let end = writer.givesUpAt, MonotonicInstant.now >= end else { return true }
         switch notice {

@@ -58,7 +58,7 @@ final class StallCase {
     ///
     /// - Parameter lookup: Nil if the stall is over.
     func explain(_ lookup: TimedLookup?) {
-        findings.look(at: stacks.named, lookup)
+        findings.findNamedWait(in: stacks.named, lookup)
         cause = cause(over: observation.evidence)
     }
 
