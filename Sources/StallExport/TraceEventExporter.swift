@@ -20,7 +20,7 @@ struct TraceEventExporter: ReportExporter {
         var endNs: Int64
     }
 
-    /// Of one label. A hostile directory may need any number.
+    /// The most lanes of one label. Reports that are made to harm may need any number.
     private static let laneLimit = 64
 
     func begin(_ runs: [RunRecord]) -> [UInt8] { Array(#"{"displayTimeUnit":"ms","traceEvents":["#.utf8) }

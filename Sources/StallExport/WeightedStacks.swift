@@ -36,7 +36,7 @@ package struct WeightedStacks {
         /// Indices in `calls`, the outermost first.
         package var calls: [Int]
 
-        /// Of what the stack is: loops of two services may have one label.
+        /// What the stack belongs to. It includes the service, because loops of two services may have one label.
         var owner: String { service.isEmpty ? label : "\(service): \(label)" }
 
         fileprivate var texts: (String, String, String) { (label, service, verdict) }

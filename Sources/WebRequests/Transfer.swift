@@ -107,7 +107,7 @@ import Glibc
         )
         let code = unsafe curl_easy_perform(handle)
         if let failure { throw failure }
-        // Of a refusal, its beginning is enough.
+        // If the answer is a refusal, its beginning is enough.
         guard code == CURLE_OK || !needsMore || head.status >= 300 else {
             // A mail server's refusal, such as 550; a web server's is the status of the head.
             let status = unsafe head.status == 0 ? Int(curl_status(handle)) : 0

@@ -21,12 +21,12 @@ struct WorkerRule: Sendable {
         let number: Int
         /// It did not begin earlier.
         var earliest: MonotonicInstant
-        /// Since when it is proven to be the same, if it is a job at all. Nil without a proof.
+        /// Since when it is proven to be the same job, if it is one. Nil without a proof.
         var since: MonotonicInstant?
         /// Since when the thread has slept in one system call without running.
         var callSince: MonotonicInstant?
         var isArmed = false
-        /// Of the time since `since`: in which the thread was stopped, and in which the watcher did not run.
+        /// The parts of the time since `since` that do not count: the thread was stopped, or the watcher did not run.
         var stopped = Duration.zero
         var unobserved = Duration.zero
         /// What a stack has shown. Nil: none was taken yet.

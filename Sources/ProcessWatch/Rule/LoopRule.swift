@@ -50,7 +50,7 @@ struct LoopRule: Sendable {
         var returns: [Return] = []
         /// When a watched function was last seen to return.
         var lastReturn: MonotonicInstant?
-        /// Of the time since `since`: in which the thread was stopped, and in which the watcher did not run.
+        /// The parts of the time since `since` that do not count: the thread was stopped, or the watcher did not run.
         var stopped = Duration.zero
         var unobserved = Duration.zero
         /// The standstill at which the stall is reported again.

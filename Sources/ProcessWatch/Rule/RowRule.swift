@@ -9,7 +9,7 @@ import StallDetection
 struct RowRule: Sendable {
     private var policy: RepetitionPolicy
     private let slack: Duration
-    /// Of the present row.
+    /// When the present row began: as the policy knows it, and at the earliest.
     private var bounds: (start: MonotonicInstant, earliest: MonotonicInstant)?
     /// The last long turn was over then at the latest.
     private var latestEnd = MonotonicInstant(nanoseconds: 0)

@@ -43,7 +43,7 @@ package final class WorkTable: Sendable {
     private let keepsEnded: @Sendable () -> Bool
     /// A shorter closure cannot be the cause of a stall, however low the threshold.
     static let shortestPast = Duration.milliseconds(10)
-    /// Per shard. One more replaces the oldest: a report may then lack the labels of that one.
+    /// The most closures that a shard keeps after their end. One more replaces the oldest: a report may then lack the labels of that one.
     static let pastCapacity = 32
 
     /// - Parameter keepsEnded: Whether anybody may still look for work that ends now. Called under a lock.

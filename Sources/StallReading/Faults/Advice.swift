@@ -27,13 +27,13 @@ public struct Advice: Hashable, Sendable {
         var isThrottled = false
         let likely: String
         let remedy: String
-        /// With the means of Swift, in place of `remedy` if the stack shows Swift.
+        /// The remedy with the means of Swift. It replaces `remedy` if the stack shows Swift.
         var swiftRemedy: String?
     }
 
     /// The first matching rule: special rules precede those for a verdict alone.
     public static func of(_ report: StallReport) -> Advice? {
-        // Of what a process had noted when it ended, it is the end that is missing, and no permission.
+        // A report that was made of a dead process's live record alone has no stack for that reason, and for none that a rule names.
         guard report.state != .terminated || !report.stacks.isEmpty else { return nil }
         return rules.first { $0.fits(report) }.map { rule in
             Advice(likely: rule.likely, remedy: report.showsSwift ? rule.swiftRemedy ?? rule.remedy : rule.remedy)

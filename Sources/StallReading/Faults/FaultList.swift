@@ -167,7 +167,7 @@ package struct FaultTally {
     private var groupIndices: [Group: Int] = [:]
     /// The latest stall of each fault. Nil if its stalls were only counted.
     private var latest: [StallOutline?] = []
-    /// Of faults whose stalls were only counted: a report that is not added.
+    /// For faults whose stalls were only counted: a report that names the fault and is not counted itself.
     private var examples: [Int: StallOutline] = [:]
 
     private struct Group: Hashable {

@@ -9,7 +9,7 @@ package func quantity(_ number: some BinaryInteger, _ noun: String) -> String {
 /// would interpret or not show (control, format and bidirectional characters, line breaks, unusual blanks, private and
 /// unassigned code points, long series of accents) is shown as `\u{1B}`.
 public enum VisibleText {
-    /// The text made visible, and cut to `limit` Unicode scalars, of which the last is then "…". Of its own result, it changes nothing.
+    /// The text made visible, and cut to `limit` Unicode scalars, of which the last is then "…". Applied to its own result, it changes nothing.
     public static func of(_ text: String, limit: Int = 500) -> String {
         // The fast path. Nearly all texts are like this, and there are many.
         if text.utf8.count <= limit, text.utf8.allSatisfy({ (0x20...0x7e).contains($0) }) { return text }

@@ -36,7 +36,7 @@ struct ShipCommand: ParsableCommand {
             """
     )
 
-    // Without the options of commands that make lists: it keeps no index.
+    // This is not `ReportsArgument`, which has options for the index: this command keeps none.
     @Argument(
         help: ArgumentHelp(
             "Report directories, or directories that contain some at any depth.",

@@ -60,7 +60,8 @@ struct DoctorCommand: ParsableCommand {
     /// What was found in a directory, or about the machine.
     typealias Group = (directory: String?, findings: [DoctorFinding])
 
-    /// Of several directories only what is not in order, and how many are: otherwise each has the same ten lines.
+    /// All findings. If there are several directories, each shows only what is not in order, because otherwise each has the same ten lines; a last
+    /// line says how many are in order.
     static func page(_ groups: [Group]) -> [StyledText] {
         let areSeveral = groups.count { $0.directory != nil } > 1
         var (text, well): ([StyledText], Int) = ([], 0)

@@ -113,7 +113,7 @@ struct DiffCommand: ParsableCommand {
                 overview = try searched ?? sources.overview()
                 searched = overview
             } else {
-                // Not kept beside that of another directory: each may have a million stalls.
+                // The former overview is released before another directory is read: each may have a million stalls.
                 searched = nil
                 overview = try set.places(or: sources).overview()
             }

@@ -204,7 +204,7 @@ struct FaultTable {
         return counts.count == 1 ? most : "\(most) +\(counts.count - 1)"
     }
 
-    /// Of more than two their number, which no column cuts.
+    /// The names. If there are more than two, only their number, which fits into any column.
     private static func names(_ counts: [String: Int64]) -> String {
         counts.count > 2 ? "\(counts.count)" : counts.keys.sorted().joined(separator: ", ")
     }

@@ -84,7 +84,7 @@ extension StyledText {
         var isEmpty = true
         for word in words {
             let isBlank = word.plain == " "
-            // Of several blanks at a break none is left.
+            // All blanks at a break are left out.
             if isBlank, isEmpty, !lines.isEmpty { continue }
             if line.width + word.width > width, !isEmpty {
                 lines.append(line)
@@ -93,7 +93,7 @@ extension StyledText {
             }
             var rest = word
             while line.width + rest.width > width {
-                // In a line of its own a character stands even if it is wider than the line.
+                // A fresh line takes at least one character, even if that is wider than the line.
                 let isFresh = line.width <= indent.width
                 let (head, tail) = rest.split(at: width - line.width, atLeastOne: isFresh)
                 lines.append(line + head)

@@ -10,9 +10,9 @@ struct WatchRun {
     enum Ending: Hashable {
         /// Nothing is left to watch.
         case ended
-        /// By another signal than SIGTERM.
+        /// It was ended by another signal than SIGTERM.
         case interrupted(Int32)
-        /// By SIGTERM, as a supervisor ends services.
+        /// It was ended by SIGTERM, as a supervisor ends services.
         case terminated
         case commandEnded(Int32)
     }

@@ -23,7 +23,7 @@ extension EventRunLoop {
     ) -> DelayedPerform {
         requireMode(in: modes, file, line)
         let date = MonotonicInstant.now.advanced(by: max(delay, .zero))
-        // Not due before it is in all its modes and recorded, so that it cannot finish in the middle of that.
+        // It gets its date once it is in all its modes and recorded. Otherwise it could finish in the middle of that.
         let timer = EventTimer(at: .distantFuture) { [delayed] timer in
             delayed.forget(timer)
             body()
