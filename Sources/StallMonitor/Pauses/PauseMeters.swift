@@ -25,22 +25,19 @@ struct OwnAccount: Hashable, Sendable {
     /// Three decimal numbers: the last is how often the thread was given a processor. It runs, so if that is 0, too, the kernel does not count
     /// (CONFIG_SCHED_INFO): nil.
     init?(text: some Collection<UInt8>) {
-        var numbers: (UInt64, UInt64, UInt64) = (0, 0, 0)
+        // Inline, so that reading allocates nothing.
+        var numbers = InlineArray<3, UInt64>(repeating: 0)
         var spaces = 0
         for byte in text {
             switch byte {
-            case UInt8(ascii: "0")...UInt8(ascii: "9") where spaces == 0:
-                numbers.0 = numbers.0 &* 10 &+ UInt64(byte - UInt8(ascii: "0"))
-            case UInt8(ascii: "0")...UInt8(ascii: "9") where spaces == 1:
-                numbers.1 = numbers.1 &* 10 &+ UInt64(byte - UInt8(ascii: "0"))
-            case UInt8(ascii: "0")...UInt8(ascii: "9") where spaces == 2:
-                numbers.2 = numbers.2 &* 10 &+ UInt64(byte - UInt8(ascii: "0"))
+            case UInt8(ascii: "0")...UInt8(ascii: "9") where spaces < 3:
+                numbers[spaces] = numbers[spaces] &* 10 &+ UInt64(byte - UInt8(ascii: "0"))
             case UInt8(ascii: " "): spaces += 1
             default: if spaces < 2 { return nil }
             }
         }
-        guard spaces > 1, numbers != (0, 0, 0) else { return nil }
-        (ran, waited, _) = numbers
+        guard spaces > 1, (numbers[0], numbers[1], numbers[2]) != (0, 0, 0) else { return nil }
+        (ran, waited) = (numbers[0], numbers[1])
     }
 
     /// The time since `earlier` in which the thread ran or waited for a processor, so it was not stopped.

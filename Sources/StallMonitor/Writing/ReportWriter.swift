@@ -80,12 +80,10 @@ final class ReportWriter: Sendable {
     }
 
     /// Changes what has to be done. Any thread; never waits for the disk.
-    func order(_ change: (inout sending WriteQueue) -> Void) {
+    func order(_ change: (inout WriteQueue) -> Void) {
         state.withLock { state in
-            var queue = state.queue
-            change(&queue)
-            state.queue = queue
-            state.status.adopt(queue)
+            change(&state.queue)
+            state.status.adopt(state.queue)
         }
         demandThread()
         orders.signal()
