@@ -18,7 +18,7 @@ extension GateResult {
     private static func rows(_ remarks: [GateRemark], _ root: String) -> [String] {
         var (rows, room) = ([String](), mostBytes)
         for remark in remarks.prefix(mostRows) {
-            let place = remark.place.map { "\($0.file(in: root)):\($0.line)" } ?? ""
+            let place = remark.placeText(in: root)
             let row = "| \(word(remark)) | \(Markup.markdown(remark.text)) | \(Markup.markdown(place)) |"
             room -= row.utf8.count + 1
             if room < 0 { break }
@@ -30,7 +30,7 @@ extension GateResult {
     /// The same as one self-contained HTML file.
     public func html(sourceRoot: String) -> String {
         let rows = remarks.map { remark in
-            let place = remark.place.map { "\($0.file(in: sourceRoot)):\($0.line)" } ?? ""
+            let place = remark.placeText(in: sourceRoot)
             return
                 "<tr class=\"\(remark.level.rawValue)\"><td>\(Self.word(remark))</td><td>\(Markup.xml(remark.text))</td><td><code>\(Markup.xml(place))</code></td></tr>"
         }
@@ -103,6 +103,13 @@ extension GateResult {
         let place = remark.place.map { "file=\(Markup.property($0.file(in: root))),line=\($0.line)," } ?? ""
         let title = "stall-monitor: " + remark.rule.replacing("_", with: " ")
         return "::\(remark.level.rawValue) \(place)title=\(Markup.property(title))::\(Markup.data(remark.message))\n"
+    }
+}
+
+extension GateRemark {
+    /// The file and the line. Empty if they are not known.
+    fileprivate func placeText(in root: String) -> String {
+        place.map { "\($0.file(in: root)):\($0.line)" } ?? ""
     }
 }
 

@@ -185,34 +185,52 @@ struct GateRun {
         var endingSignal: Int32?
         while true {
             watcher.wait([signals.descriptor])
-            while let signal = signals.take() {
-                child.pass(on: signal)
-                if signal.number == SIGCHLD { child.reapOrphans() }
-                if [SIGINT, SIGTERM, SIGHUP].contains(signal.number) { endingSignal = signal.number }
-            }
+            endingSignal = passOnSignals() ?? endingSignal
             let status = child.takeStatus()
             watcher.look()
             if let status {
-                if active != .own { watcher.end() }
-                reporter.close()
-                if active != .own { notes.show() }
-                // Only what is judged is kept: whoever reads the whole folder would also find a watcher that watched nothing.
-                if hasOwnMonitor { RunFolder.removeReports(in: outside.path) }
+                endWatching(by: active)
                 return Ending(status: status, signal: endingSignal)
             }
             rounds += 1
-            let age = MonotonicInstant.now - start
-            switch active {
-            case .nobody where age >= .milliseconds(500) && hasOwnMonitor,
-                .outside where rounds % 20 == 0 && hasOwnMonitor:
-                watcher.end()
-                active = .own
-            case .nobody where age >= grace:
-                active = .outside
-                watchFromOutside()
-            default: break
-            }
+            active = successor(of: active, rounds)
         }
+    }
+
+    /// - Returns: The last of these signals that is to end the command. Nil if there was none.
+    private func passOnSignals() -> Int32? {
+        var ending: Int32?
+        while let signal = signals.take() {
+            child.pass(on: signal)
+            if signal.number == SIGCHLD { child.reapOrphans() }
+            if [SIGINT, SIGTERM, SIGHUP].contains(signal.number) { ending = signal.number }
+        }
+        return ending
+    }
+
+    /// Who watches from now on.
+    ///
+    /// - Parameter rounds: How often this was asked: the directory is not read each time.
+    private func successor(of active: Watcher, _ rounds: Int) -> Watcher {
+        let age = MonotonicInstant.now - start
+        switch active {
+        case .nobody where age >= .milliseconds(500) && hasOwnMonitor,
+            .outside where rounds % 20 == 0 && hasOwnMonitor:
+            watcher.end()
+            return .own
+        case .nobody where age >= grace:
+            watchFromOutside()
+            return .outside
+        default: return active
+        }
+    }
+
+    private func endWatching(by active: Watcher) {
+        if active != .own { watcher.end() }
+        reporter.close()
+        if active != .own { notes.show() }
+        // Only what is judged is kept: whoever reads the whole folder would also find a watcher that watched nothing.
+        if hasOwnMonitor { RunFolder.removeReports(in: outside.path) }
     }
 
     private func watchFromOutside() {
