@@ -124,7 +124,10 @@ struct Delivery: ~Copyable {
         hasAccepted = true
         // For metrics a receiver counts data points, of which a run has many: the run counts as accepted.
         let leftOut = outbox.signal == .logs || wire == .collector ? min(rejected, sent.count) : 0
-        outbox.signal == .logs ? (totals.stalls += sent.count - leftOut) : (totals.runs += sent.count - leftOut)
+        switch outbox.signal {
+        case .logs: totals.stalls += sent.count - leftOut
+        case .metrics: totals.runs += sent.count - leftOut
+        }
         totals.refused += leftOut
         if rejected > 0 { tell(.rejected(kind: outbox.kind, count: rejected, reason: message)) }
         remember(sent, &outbox)

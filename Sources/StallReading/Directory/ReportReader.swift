@@ -13,7 +13,7 @@ public struct ReportReader: Sendable {
     public let path: String
     /// Determines which processes are dead, and so what is read as `terminated`.
     public let liveness: ProcessLiveness
-    /// One at a time.
+    /// Reads the documents, one at a time.
     let documents: StoredDocuments
     /// The index of what was read before. Nil: everything is read again.
     let index: (any OutlineIndex)?
