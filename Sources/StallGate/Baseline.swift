@@ -202,15 +202,7 @@ extension Baseline {
         let indices = Dictionary(zip(pairs.map(\.fingerprint), pairs.indices)) { first, _ in first }
         for item in better {
             guard let index = indices[item.fault] else { continue }
-            if item.change == .longer {
-                tightened.faults[index].lengthsNs = pairs[index].now?.lengthsNs ?? []
-            } else {
-                tightened.faults[index].count = pairs[index].now?.count ?? 0
-                tightened.faults[index].starved = pairs[index].now?.starved ?? 0
-                tightened.faults[index].watchedNs = (pairs[index].now?.watchedNs ?? current.watchedNs)
-                // Without it, how the baseline's stalls came is the best that is known.
-                if let dispersion = pairs[index].now?.dispersion { tightened.faults[index].dispersion = dispersion }
-            }
+            tightened.faults[index].improve(item.change, to: pairs[index].now, watchedNs: current.watchedNs)
         }
         tightened.faults.sort { $0.fingerprint.rawValue < $1.fingerprint.rawValue }
         tightened.recordedAt = moment
@@ -219,6 +211,22 @@ extension Baseline {
 }
 
 extension Baseline.Fault {
+    /// Takes over what has become better.
+    ///
+    /// - Parameters:
+    ///   - now: Nil if the fault did not occur any more.
+    ///   - wholeNs: How long the later runs watched.
+    fileprivate mutating func improve(_ change: Comparison.Change, to now: Self?, watchedNs wholeNs: Int64) {
+        guard change != .longer else {
+            lengthsNs = now?.lengthsNs ?? []
+            return
+        }
+        (count, starved) = (now?.count ?? 0, now?.starved ?? 0)
+        watchedNs = now?.watchedNs ?? wholeNs
+        // Without it, how the baseline's stalls came is the best that is known.
+        dispersion = now?.dispersion ?? dispersion
+    }
+
     mutating func add(_ occurrence: Occurrence) {
         function = function ?? occurrence.example?.culpritName
         if occurrence.verdict == .starved {
