@@ -169,24 +169,14 @@ extension DoctorFacts {
         facts.stale = catalog.processes.count { $0.status(by: reader.liveness) == .dead }
         facts.signalBlocked = catalog.processes.filter { $0.status(by: reader.liveness) == .alive }
             .map(\.record.writer.process.pid).filter(blocksSignal)
-        for run in runs {
-            facts.versions.insert(run.monitorVersion)
-            facts.lostWrites = facts.lostWrites.addingSaturated(max(0, run.lostWrites))
-            if let reason = run.disarmed, facts.disarmed.count < 8 { facts.disarmed.append(reason) }
-        }
+        for run in runs { facts.add(run) }
         for id in catalog.stalls.suffix(sample) {
-            let report: StallReport
             do throws(ReportError) {
-                report = try catalog.report(id)
+                facts.add(try catalog.report(id))
             } catch {
                 // Otherwise it was deleted meanwhile to make room for a newer one.
                 if error.code != .missingFile { facts.unreadable += 1 }
-                continue
             }
-            facts.reports += 1
-            if report.stacks.first?.frames.isEmpty ?? true { facts.withoutStack += 1 }
-            if report.missingNames != nil { facts.withoutNames += 1 }
-            if let culprit = report.culprit, culprit.line == nil { facts.withoutLines += 1 }
         }
         facts.lookAtFile(path)
         return facts
@@ -207,6 +197,19 @@ extension DoctorFacts {
 }
 
 extension DoctorFacts.DirectoryFacts {
+    fileprivate mutating func add(_ run: RunRecord) {
+        versions.insert(run.monitorVersion)
+        lostWrites = lostWrites.addingSaturated(max(0, run.lostWrites))
+        if let reason = run.disarmed, disarmed.count < 8 { disarmed.append(reason) }
+    }
+
+    fileprivate mutating func add(_ report: StallReport) {
+        reports += 1
+        if report.stacks.first?.frames.isEmpty ?? true { withoutStack += 1 }
+        if report.missingNames != nil { withoutNames += 1 }
+        if let culprit = report.culprit, culprit.line == nil { withoutLines += 1 }
+    }
+
     fileprivate mutating func lookAtFile(_ path: String) {
         var status = stat()
         if unsafe stat(path, &status) == 0 {

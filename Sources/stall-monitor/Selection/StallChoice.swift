@@ -140,15 +140,7 @@ enum StallSet: Hashable {
             case "host": selection.hosts.append(NamePattern(parts[1]))
             case "service": selection.services.append(NamePattern(parts[1]))
             case "label": selection.labels.append(NamePattern(parts[1]))
-            case "day":
-                let isDate = parts[1].utf8.count == 10 && parts[1].contains("-")
-                let isDay = isDate || ["today", "yesterday"].contains(parts[1].lowercased())
-                guard isDay, let start = Moment(parts[1], now: now)?.timestamp else {
-                    throw CommandFailure("'\(parts[1])' is not a day: give today, yesterday, or a date like 2026-11-22")
-                }
-                let next = ShownTime.startOfDay(of: start, plus: 1)
-                (selection.since, selection.until) = (start, next.advanced(byNanoseconds: -1))
-                selection.beginning = start
+            case "day": try selection.choose(day: parts[1], now: now)
             default: throw CommandFailure("'\(parts[0])' cannot be chosen by: give \(Self.keys)")
             }
         }
@@ -188,5 +180,21 @@ enum StallSet: Hashable {
             throw CommandFailure("\(name): \(found)no run record of a monitor, so nobody knows how long it was watched")
         }
         return stalls
+    }
+}
+
+extension StallSelection {
+    /// Chooses the stalls of one day.
+    ///
+    /// - Parameter day: As a user writes it: `today`, `yesterday` or a date, but no hour.
+    fileprivate mutating func choose(day: String, now: Timestamp) throws(CommandFailure) {
+        let isDate = day.utf8.count == 10 && day.contains("-")
+        let isDay = isDate || ["today", "yesterday"].contains(day.lowercased())
+        guard isDay, let start = Moment(day, now: now)?.timestamp else {
+            throw CommandFailure("'\(day)' is not a day: give today, yesterday, or a date like 2026-11-22")
+        }
+        let next = ShownTime.startOfDay(of: start, plus: 1)
+        (since, until) = (start, next.advanced(byNanoseconds: -1))
+        beginning = start
     }
 }
