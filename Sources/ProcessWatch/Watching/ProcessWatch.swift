@@ -43,7 +43,7 @@ package struct WatchOptions: Sendable {
 /// Watches the event loops of other processes without installing anything in them: it looks at them each tick, decides with
 /// ``LoopRule``, and passes stalls to ``OutsideReporter``. All calls must come from one thread.
 package final class ProcessWatch {
-    /// The processor time of the watching thread when the previous sample began.
+    /// The processor time of the watching thread when the previous look began.
     private var lastProcessorTime = Duration.zero
     private let options: WatchOptions
     private let reporter: OutsideReporter
@@ -189,7 +189,7 @@ package final class ProcessWatch {
     package static func processes(named pattern: String) -> [Int32] { ProcessFiles.named(pattern) }
 }
 
-/// When the next sample is due, and how late a sample began. Pure: it reads no clock.
+/// When the next look is due, and how late a look began. Pure: it reads no clock.
 struct LookClock: Hashable, Sendable {
     private let tick: Duration
     private(set) var due: MonotonicInstant
@@ -197,13 +197,13 @@ struct LookClock: Hashable, Sendable {
 
     init(tick: Duration, firstAt due: MonotonicInstant) { (self.tick, self.due) = (tick, due) }
 
-    /// Begins a sample. A sample that begins early does not change when the next one is due.
+    /// Begins a look. A look that begins early does not change when the next one is due.
     ///
-    /// - Parameter worked: The processor time that the watcher has used since the previous sample began. The first stack of a
+    /// - Parameter worked: The processor time that the watcher has used since the previous look began. The first stack of a
     ///   large program takes more than a tick: that is work and no lateness, because breakpoints prove the turns that happen
     ///   during it.
-    /// - Returns: How late the sample began; zero if it does not matter. It is measured from the beginning of the previous
-    ///   sample, so the part of a long sample in which the watcher did not run counts: the whole machine may have been stopped.
+    /// - Returns: How late the look began; zero if it does not matter. It is measured from the beginning of the previous
+    ///   look, so the part of a long look in which the watcher did not run counts: the whole machine may have been stopped.
     mutating func begin(at now: MonotonicInstant, worked: Duration = .zero) -> Duration {
         defer { lastBegan = now }
         guard let lastBegan else { return .zero }
@@ -211,7 +211,7 @@ struct LookClock: Hashable, Sendable {
         return lateness > tick / 5 ? lateness : .zero
     }
 
-    /// Ends a sample.
+    /// Ends a look.
     ///
     /// - Parameter maturity: When the first of the loops reaches its threshold, unless it turns before.
     mutating func end(at now: MonotonicInstant, maturity: MonotonicInstant?) {

@@ -89,8 +89,9 @@ final class WatchedProcess {
         return threads.values.count { $0.loop != nil } + (pools?.known.count ?? 0)
     }
 
-    /// Before a stall is reported: if the process runs another program now, its old loop is gone and not stalled. A pool that has no free worker
-    /// starts another thread, and a pool without work has no threads.
+    /// Whether this look begins with a scan. That is also so before a stall is reported, because a process that runs another program now has no
+    /// old loop that could be stalled; and when a pool may have new workers, or none any more: one without a free worker starts another thread, and
+    /// one without work has no threads.
     private func isScanDue() -> Bool {
         if ticks % options.looksPerScan == 0 { return true }
         let time = MonotonicInstant.now
@@ -138,7 +139,7 @@ final class WatchedProcess {
     private func scan() -> Bool {
         let time = MonotonicInstant.now
         if task.descriptor < 0 { task.descriptor = files.openTask() }
-        // Before the list is read: a thread that starts meanwhile is found by the next scan.
+        // Counted before the list is read: a thread that starts meanwhile is found by the next scan.
         task.count = ProcessFiles.threadCount(inTask: task.descriptor)
         guard !hasEnded else { return false }
         if threads.values.first?.files.areRefused == true { giveUp() }
@@ -176,7 +177,7 @@ final class WatchedProcess {
     private func replace(by now: ProcessFiles.Program) {
         let old = context()
         let opened = try? Self.open(processID, options)
-        // Before their stalls end: their stacks get their names again then.
+        // This comes before the stalls end, because their stacks get their names again then.
         if opened != nil { process.noteReplaced() }
         for thread in threads.values { thread.loop?.release(as: .recovered, old) }
         pools?.release(as: .recovered, old)
