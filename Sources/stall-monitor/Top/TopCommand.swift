@@ -165,11 +165,7 @@ struct TopRun {
         for key in keys {
             let (before, screen) = (state, screen)
             state.press(key, rows: screen.rows, room: screen.room, length: content.page?.count ?? 0)
-            guard
-                before.page != state.page || before.view != state.view || before.faultOrder != state.faultOrder
-                    || before.stallOrder != state.stallOrder
-                    || before.showsFlame != state.showsFlame
-            else { continue }
+            guard Shown(before) != Shown(state) else { continue }
             // The contents of the new view have not been read yet.
             if before.page != state.page { content.page = nil }
             if before.faultOrder != state.faultOrder { content.faults?.sort(by: state.faultOrder.isBefore) }
@@ -178,6 +174,20 @@ struct TopRun {
             }
             nextLook = .now
             state.settle(self.screen.rows)
+        }
+    }
+
+    /// The part of the state that decides what has to be read.
+    private struct Shown: Equatable {
+        let view: TopState.View
+        let page: TopState.Row?
+        let faultOrder: FaultOrder
+        let stallOrder: ListOrder
+        let showsFlame: Bool
+
+        init(_ state: TopState) {
+            (view, page, showsFlame) = (state.view, state.page, state.showsFlame)
+            (faultOrder, stallOrder) = (state.faultOrder, state.stallOrder)
         }
     }
 
