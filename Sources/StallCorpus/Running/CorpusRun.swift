@@ -44,8 +44,19 @@ package struct CorpusRun: Sendable {
             busy.stop()
             group?.leave()
         }
-        let outcomes = Mutex<[Int: Outcome]>([:])
         let together = scenarios.indices.filter { jobs > 1 && scenarios[$0].part.sleeps }
+        var outcomes = playAtOnce(together, of: scenarios, in: group)
+        for index in scenarios.indices where outcomes[index] == nil {
+            outcomes[index] = playAgainIfNeeded(scenarios[index], in: group)
+        }
+        return CorpusResult(outcomes: scenarios.indices.compactMap { outcomes[$0] })
+    }
+
+    /// Plays some of the scenarios, as many at once as there are jobs.
+    ///
+    /// - Returns: The outcome of each, by its index.
+    private func playAtOnce(_ together: [Int], of scenarios: [Scenario], in group: ControlGroup?) -> [Int: Outcome] {
+        let outcomes = Mutex<[Int: Outcome]>([:])
         let next = Atomic(0)
         let over = DispatchGroup()
         for _ in 0..<min(jobs, together.count) {
@@ -59,11 +70,7 @@ package struct CorpusRun: Sendable {
             }
         }
         over.wait()
-        for index in scenarios.indices where !together.contains(index) {
-            let outcome = playAgainIfNeeded(scenarios[index], in: group)
-            outcomes.withLock { $0[index] = outcome }
-        }
-        return CorpusResult(outcomes: outcomes.withLock { played in scenarios.indices.compactMap { played[$0] } })
+        return outcomes.withLock { $0 }
     }
 
     private func playAgainIfNeeded(_ scenario: Scenario, in group: ControlGroup?) -> Outcome {
