@@ -65,10 +65,10 @@ extension StallReport.Stack {
 
     /// The candidates of a kind, innermost first, each with its place among all calls.
     func candidates(of kind: CandidateKind) -> [(candidate: CulpritCandidate, place: Int)] {
-        callout.enumerated().filter { isSuspect($0.element, kind) }.map { ($0.element, $0.offset) }
+        callout.enumerated().filter { isCandidate($0.element, kind) }.map { ($0.element, $0.offset) }
     }
 
-    private func isSuspect(_ call: CulpritCandidate, _ kind: CandidateKind) -> Bool {
+    private func isCandidate(_ call: CulpritCandidate, _ kind: CandidateKind) -> Bool {
         let frame = frame(call)
         switch kind {
         case .sureOwn:

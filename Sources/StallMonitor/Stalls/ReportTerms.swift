@@ -18,10 +18,12 @@ extension StallCategory {
 }
 
 extension RunRecord.LengthCount {
-    /// Groups by powers of ten. Nil without a turn.
+    /// Groups by powers of ten, from 10 µs to 10 s. Nil without a turn.
     static func of(_ histogram: TurnHistogram) -> [Self]? {
         guard histogram.longest > 0 else { return nil }
-        let bounds = (4...10).map { power in (0..<power).reduce(UInt64(1)) { product, _ in product * 10 } }
+        let bounds: [UInt64] = [
+            10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000, 10_000_000_000,
+        ]
         let counts = zip(bounds.map { Int64($0) } + [nil], histogram.counts(upTo: bounds))
         return counts.compactMap { $1 > 0 ? .init(upToNs: $0, count: $1) : nil }
     }
