@@ -59,7 +59,7 @@ struct Segment {
         body.fixed(traits.index(of: outline.traits))
         body.fixed(origins.index(of: outline.origin))
         body.fixed(Int64(outline.suppressed))
-        outline.repeats.map { repeats.append($0) }
+        if let found = outline.repeats { repeats.append(found) }
         body.fixed(outline.repeats == nil ? 0 : UInt32(repeats.count))
     }
 

@@ -25,7 +25,10 @@ extension StallMonitor {
         public var problems: [StallMonitorError]
 
         /// `stalled` if there is a stall, even if there are also problems.
-        public var state: State { stalls.isEmpty ? problems.isEmpty ? .healthy : .degraded : .stalled }
+        public var state: State {
+            if !stalls.isEmpty { return .stalled }
+            return problems.isEmpty ? .healthy : .degraded
+        }
 
         /// A present stall.
         public struct Stall: Hashable, Sendable {

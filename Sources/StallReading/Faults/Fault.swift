@@ -105,8 +105,8 @@ extension Fault {
         add(aliasesOf: stall)
         Self.count(stall.verdict.canonical.rawValue, times, &verdicts)
         Self.count(stall.host, times, &hosts)
-        stall.service.map { Self.count($0, times, &services) }
-        stall.release.map { Self.count($0, times, &releases) }
+        if let service = stall.service { Self.count(service, times, &services) }
+        if let release = stall.release { Self.count(release, times, &releases) }
     }
 
     private mutating func add(aliasesOf stall: StallOutline) {

@@ -216,7 +216,9 @@ package struct FaultTally {
         var faults = faults
         for (fault, stall) in examples where latest[fault] == nil { faults[fault].show(exampleOf: stall) }
         for group in groups { faults[group.fault].add(namesOf: group.first, times: group.count) }
-        for (fault, stall) in latest.enumerated() { stall.map { faults[fault].show($0) } }
+        for (fault, stall) in latest.enumerated() {
+            if let stall { faults[fault].show(stall) }
+        }
         return faults
     }
 

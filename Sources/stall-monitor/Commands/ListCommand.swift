@@ -69,7 +69,7 @@ struct ListCommand: ParsableCommand {
             }
             noteCountedOnly(overview, chosen, names, besides: all)
             noteLongJobs(overview, chosen)
-            chosen.lostNote(overview.runs).map { Output.note($0) }
+            if let note = chosen.lostNote(overview.runs) { Output.note(note) }
         }
         try ReportSources.report(failures)
     }

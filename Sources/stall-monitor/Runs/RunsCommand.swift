@@ -65,7 +65,7 @@ struct RunsCommand: ParsableCommand {
                     on: terminal
                 )
             }
-            chosen.lostNote(overview.runs).map { Output.note($0) }
+            if let note = chosen.lostNote(overview.runs) { Output.note(note) }
         }
         try ReportSources.report(overview.failures)
     }

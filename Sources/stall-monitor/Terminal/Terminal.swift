@@ -183,7 +183,7 @@ struct KeyDecoder {
             if !pending.isEmpty, byte == Self.escape { keys += settle() }
             pending.append(byte)
             guard Self.isComplete(pending) || pending.count >= Self.longest else { continue }
-            Self.key(pending).map { keys.append($0) }
+            if let key = Self.key(pending) { keys.append(key) }
             pending = []
         }
         return keys
