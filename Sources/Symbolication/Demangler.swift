@@ -8,7 +8,7 @@ public enum Demangler {
         return switch language(of: symbol) {
         case .swift: demangleSwift(symbol) ?? symbol
         case .cPlusPlus: demangleCPlusPlus(symbol) ?? symbol
-        case .rust: RustName.demangle(symbol) ?? symbol
+        case .rust: RustName.demangle(symbol).map { String(boundedUTF8: $0.utf8) } ?? symbol
         case .c: symbol
         }
     }
@@ -59,7 +59,7 @@ public enum Demangler {
     @unsafe static func owned(_ text: UnsafeMutablePointer<CChar>?) -> String? {
         guard let text = unsafe text else { return nil }
         defer { unsafe free(text) }
-        return unsafe String(cString: text)
+        return unsafe String(boundedCString: text)
     }
 }
 

@@ -154,6 +154,22 @@ struct DemanglerTests {
         #expect(Demangler.shortName(symbol) == symbol)
     }
 
+    @Test(
+        "accents that a symbol's escapes stand for are cut: each look at a name with thousands of them took seconds",
+        arguments: [
+            // Punycode: "e", then 3,000 times U+0301 and U+0323.
+            "$s1m006009e_xbb" + String(repeating: "a", count: 2999) + "DIBAhba" + String(repeating: "b", count: 2998)
+                + "yyF",
+            "_ZN4shop" + "906e" + String(repeating: "$u301$", count: 150) + "$u41$17h0123456789abcdefE",
+        ]
+    )
+    func manyAccents(symbol: String) {
+        for name in [Demangler.demangle(symbol), Demangler.shortName(symbol)] {
+            #expect(name.utf8.contains { $0 >= 0x80 }, "its escapes are read")
+            #expect(name.utf8.split { $0 < 0x80 }.allSatisfy { $0.count <= 256 })
+        }
+    }
+
     @Test("names with a closure inside give the module, although the runtime leaves their brackets open")
     func propagatedClosure() {
         let demangled = Demangler.demangle(Self.propagated)

@@ -247,6 +247,17 @@ struct HostileFileTests {
         }
     }
 
+    @Test("A function whose name is a letter with thousands of accents gets a short one: each look at it took seconds")
+    func manyAccents() throws {
+        let workshop = try Workshop()
+        let name = "e" + String(repeating: "\u{301}\u{323}", count: 5000)
+        try workshop.write("int accents(void) __asm__(\"\(name)\"); int accents(void) { return 1; }", to: "accents.c")
+        try workshop.makeProgram(flags: ["-O2", "accents.c"])
+        let start = try #require(workshop.functions(of: "program").first { $0.name.utf8.count > 1000 }?.start)
+        let symbol = try #require(try workshop.resolve("program", [start]).frames[0].symbol)
+        #expect(symbol.utf8.elementsEqual(name.utf8.prefix(257)))
+    }
+
     @Test("A modification time that is too large for nanoseconds")
     func modifiedInCenturies() throws {
         let workshop = try Workshop()

@@ -74,7 +74,7 @@
                 let text = unsafe dwarf_formstring(&attribute)
             else { return nil }
             guard let offset = unsafe image.offset(of: UnsafeRawPointer(text)) else {
-                return unsafe String(cString: text)
+                return unsafe String(boundedCString: text)
             }
             return try image.text(at: offset, allowance)
         }

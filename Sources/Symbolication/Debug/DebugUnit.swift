@@ -261,7 +261,7 @@
         /// Nil for compiler-generated code, which has line 0 or a file name that says so.
         fileprivate init?(_ file: UnsafePointer<CChar>?, in directory: String, _ line: Int, _ column: Int) {
             guard let file = unsafe file, line > 0 else { return nil }
-            let path = unsafe String(cString: file)
+            let path = unsafe String(boundedCString: file)
             guard !path.hasSuffix("<compiler-generated>") else { return nil }
             // Clang shortens the names of files below the directory in which it was started: with SwiftPM, of all C code of the package. Some
             // distributions remove the directory's name, so that both are relative.

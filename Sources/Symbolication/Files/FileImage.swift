@@ -202,7 +202,7 @@ extension FileImage {
         return unsafe (base + offset).loadUnaligned(as: type)
     }
 
-    /// Text up to a zero byte.
+    /// Text up to a zero byte, with no more characters outside of ASCII in a row than names have.
     ///
     /// - Parameter longest: Longer text is cut. The longest names of templates have some ten thousand bytes.
     func text(at offset: Int, upTo longest: Int = 65_536, _ allowance: Allowance) throws(SymbolProblem) -> String? {
@@ -219,7 +219,7 @@ extension FileImage {
             }
             end = next
         }
-        return unsafe String(decoding: UnsafeRawBufferPointer(start: base + offset, count: end - offset), as: UTF8.self)
+        return unsafe String(boundedUTF8: UnsafeRawBufferPointer(start: base + offset, count: end - offset))
     }
 
     /// The file offset of memory to which a library points. Nil for the library's own memory.
