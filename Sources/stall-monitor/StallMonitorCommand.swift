@@ -84,7 +84,11 @@ struct StallMonitorCommand: AsyncParsableCommand {
             }
             let message = message(for: error)
             let description = try CommandDescription.read(of: Self.self)
-            guard let better = UsageHint.unknownOption(message, in: given, of: description) else { throw error }
+            // The parser repeats arguments as they are, and a script may pass on whatever it was given.
+            let better = (UsageHint.unknownOption(message, in: given, of: description) ?? message)
+                .split(separator: "\n", omittingEmptySubsequences: false)
+                .map { VisibleText.of(String($0), limit: 2000) }.joined(separator: "\n")
+            guard better != message else { throw error }
             Output.error(fullMessage(for: error).replacing(message, with: better, maxReplacements: 1) + "\n")
             throw ExitCode.validationFailure
         }

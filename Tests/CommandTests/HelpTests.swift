@@ -150,6 +150,19 @@ struct NoReportsTests {
         #expect(run.errors.contains("\nUsage: stall-monitor") && run.errors.hasSuffix("for more information.\n"))
     }
 
+    @Test(
+        "what a terminal would interpret in an argument is shown by its number",
+        arguments: [
+            ["list", "--format", "\u{1B}[31m\u{202E}"], ["list", "--\u{1B}[31m\u{202E}"],
+            ["symbolicate", "a", "\u{1B}[31m\u{202E}"], ["watch", "\u{1B}[31m\u{202E}"],
+        ]
+    )
+    func controlCharacters(words: [String]) throws {
+        let run = try CommandRun(arguments: words)
+        #expect(run.status == 64 && run.errors.contains(#"\u{1B}[31m\u{202E}"#), "\(run.errors)")
+        #expect(!run.errors.unicodeScalars.contains { ["\u{1B}", "\u{202E}"].contains($0) })
+    }
+
     @Test("top reports that nothing is watched there; a missing directory is an error")
     func top() throws {
         let fixture = try ReportsFixture()

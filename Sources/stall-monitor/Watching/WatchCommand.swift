@@ -118,7 +118,7 @@ struct WatchCommand: ParsableCommand {
         }
         if let word = words.dropLast(command.count).first(where: { Int32($0) == nil }) {
             throw ValidationError(
-                "'\(word)' is not the number of a process; a command stands after '--', a name after --name"
+                "'\(CommandFailure(word))' is not the number of a process; a command stands after '--', a name after --name"
             )
         }
         let ways = [!processIDs.isEmpty, name != nil, !command.isEmpty].count { $0 }
