@@ -114,11 +114,10 @@ extension Arrival {
     /// - Throws: Why the document is refused.
     public init(json: [UInt8], team: String, now: Timestamp = .now()) throws(RefusedArrival) {
         do throws(ReportError) {
-            // The whole report is decoded, not only what queries use, so that everything that is accepted can be shown later.
+            // The whole report is checked, not only what queries use, so that everything that is accepted can be shown later.
             switch try ArrivedDocument(json: json) {
-            case .stall(let report):
-                guard report.durationNs >= 0 else { throw ReportError(.malformed, detail: "a duration is negative") }
-                self = .stall(try ArrivedStall(report, json, team, now))
+            case .stall(let report): self = .stall(try ArrivedStall(ArrivedOutline(report), json, team, now))
+            case .outline(let outline): self = .stall(try ArrivedStall(outline, json, team, now))
             case .run(let run): self = .run(try ArrivedRun(run, json, team, now))
             }
         } catch {
@@ -173,13 +172,19 @@ extension ArrivedStall {
     /// Whether this is the version of a stall that has ended.
     public static func isOver(_ version: Int64) -> Bool { version >= .max - 1 }
 
-    fileprivate init(_ report: StallReport, _ json: [UInt8], _ team: String, _ now: Timestamp) throws(ReportError) {
-        let stall = StallOutline(report)
+    fileprivate init(
+        _ outline: ArrivedOutline,
+        _ json: [UInt8],
+        _ team: String,
+        _ now: Timestamp
+    ) throws(ReportError) {
+        let stall = outline.stall
+        guard stall.durationNs >= 0 else { throw ReportError(.malformed, detail: "a duration is negative") }
         self.team = team
         id = stall.id
         startedNs = try Bounds.moment(stall.startedAt, now)
         durationNs = Bounds.length(stall.durationNs)
-        version = stall.state == .ongoing ? durationNs : report.isProvisional == true ? .max - 1 : .max
+        version = stall.state == .ongoing ? durationNs : outline.isProvisional ? .max - 1 : .max
         lastNs = max(startedNs, min(stall.lastKnownMoment.sinceEpoch, now.sinceEpoch))
         let repeats = stall.repeats
         count = 1 + Bounds.count(repeats?.count ?? stall.suppressed)

@@ -1,12 +1,15 @@
 import GzipCompression
+package import StallReading
 package import StallReports
 import TapeDecoding
 import ZstdCompression
 
-/// A report or a run record, decoded as a whole: everything that is accepted can be shown later. The frames of its stacks may have no texts,
-/// which a store does not need.
+/// A report or a run record, checked as a whole: everything that is accepted can be shown later. The frames of a report's stacks may have no
+/// texts, which a store does not need.
 package enum ArrivedDocument: Hashable {
     case stall(StallReport)
+    /// The parts of a report that a store needs. The others are checked, and were not decoded.
+    case outline(ArrivedOutline)
     case run(RunRecord)
 
     /// Decodes a document according to the schema that it names. Nothing in it is trusted.
@@ -24,7 +27,12 @@ package enum ArrivedDocument: Hashable {
     package static func quickly(_ bytes: [UInt8]) -> ArrivedDocument? {
         TapeDecoder.reading(bytes) { decoder in
             switch try? SchemaOnly(from: decoder).schema {
-            case StallReport.currentSchema: (try? StallReport(from: decoder)).map { .stall($0) }
+            case StallReport.currentSchema:
+                if decoder.isReport, let outline = try? ArrivedOutline(from: decoder) {
+                    .outline(outline)
+                } else {
+                    (try? StallReport(from: decoder)).map { .stall($0) }
+                }
             case RunRecord.currentSchema: (try? RunRecord(from: decoder)).map { .run($0) }
             default: nil
             }
@@ -56,5 +64,25 @@ package enum ArrivedDocument: Hashable {
     package static func unpacked(_ body: [UInt8]) throws -> [UInt8] {
         guard body.starts(with: Zstd.magic) else { return try Gzip.decompressed(body, limit: maximumBytes) }
         return try Zstd.decompressed(body, limit: maximumBytes)
+    }
+}
+
+/// What a store needs of a report.
+package struct ArrivedOutline: Hashable {
+    package let stall: StallOutline
+    let isProvisional: Bool
+
+    package init(_ report: StallReport) {
+        (stall, isProvisional) = (StallOutline(report), report.isProvisional == true)
+    }
+
+    /// Decodes only these parts.
+    init(from decoder: some Decoder) throws {
+        stall = try StallOutline(from: decoder)
+        isProvisional = try Provisional(from: decoder).provisional == true
+    }
+
+    private struct Provisional: Decodable {
+        let provisional: Bool?
     }
 }

@@ -22,6 +22,10 @@ package struct TapeDecoder: Decoder {
         JSONTape.reading(json) { work(TapeDecoder(tape: $0, index: JSONTape.root)) }
     }
 
+    /// Whether the value is a report that the reports' own decoder accepts. False if only that decoder, or this one, can tell. This reads each
+    /// value once, and takes a fraction of the time of decoding them.
+    public var isReport: Bool { tape.has(.report, index) }
+
     fileprivate init(tape: JSONTape, index: Int) { (self.tape, self.index) = (tape, index) }
 
     package var codingPath: [any CodingKey] { [] }

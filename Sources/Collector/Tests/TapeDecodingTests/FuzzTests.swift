@@ -15,8 +15,11 @@ enum Difference: Hashable {
         let thorough = Result { () throws(ReportError) in try ArrivedDocument.thoroughly(bytes) }
         let both = Result { () throws(ReportError) in try ArrivedDocument(json: bytes) }
         switch (thorough, both) {
+        case (.success(.stall(let report)), .success(.outline(let outline))):
+            guard ArrivedOutline(report) != outline else { return nil }
+            self = .anotherValue
         case (.success(let one), .success(let other)):
-            guard one.outline != other.outline || one.withoutTexts != other.withoutTexts else { return nil }
+            guard one.needed != other.needed || one.withoutTexts != other.withoutTexts else { return nil }
             self = .anotherValue
         case (.failure(let error), .success): self = .accepts("\(error)")
         case (.failure(let one), .failure(let other)) where "\(one)" == "\(other)": return nil
@@ -28,7 +31,7 @@ enum Difference: Hashable {
 
 extension ArrivedDocument {
     /// What a store keeps of a stall.
-    fileprivate var outline: StallOutline? {
+    fileprivate var needed: StallOutline? {
         if case .stall(let report) = self { StallOutline(report) } else { nil }
     }
 
@@ -88,6 +91,38 @@ struct FuzzTests {
         #expect(quick > all / 4 && quick < all)
     }
 
+    @Test("The form of reports has all members that the schema permits")
+    func members() throws {
+        let samplers = try Samplers(Self.root + "/config")
+        var checked = 0
+        for seed in 1...500 {
+            var dice = Dice(seed: UInt64(seed))
+            switch ArrivedDocument.quickly(samplers.report.document(&dice, isShort: true)) {
+            case .outline: checked += 1
+            case .stall: Issue.record("seed \(seed): the report is decoded, because the form lacks something")
+            default: break
+            }
+        }
+        #expect(checked > 250)
+    }
+
+    @Test("Each value of a report is replaced by one of another type, and left out")
+    func values() throws {
+        let samplers = try Samplers(Self.root + "/config")
+        // Together they have nearly all members that the schema permits.
+        for seed in 1...UInt64(Self.environment["TEST_ALL"] == nil ? 8 : 200) {
+            var dice = Dice(seed: seed)
+            let whole = samplers.report.document(&dice, isShort: true)
+            let document = try JSONSerialization.jsonObject(with: Data(whole), options: .fragmentsAllowed)
+            for other in Replacement.all(of: document) {
+                let bytes = [UInt8](try JSONSerialization.data(withJSONObject: other, options: .sortedKeys))
+                if let difference = Difference(of: bytes) {
+                    Issue.record("seed \(seed): \(difference): \(String(decoding: bytes, as: UTF8.self))")
+                }
+            }
+        }
+    }
+
     @Test(
         "A hundred thousand documents",
         .enabled(if: environment["TEST_ALL"] != nil, "a long form: scripts/test --all")
@@ -95,6 +130,35 @@ struct FuzzTests {
     func many() throws {
         let (quick, all) = try Self.compare(33_000)
         #expect(quick > all / 4 && quick < all)
+    }
+}
+
+/// Documents that differ from another one by one value.
+enum Replacement {
+    private static var values: [Any] {
+        [
+            NSNull(), true, 7, -1, 1 << 40, 1.5, "x", "", "0x1f", "2026-02-30T00:00:00.000000000Z", [Any](), [7],
+            [String: Any](), ["x": "y"],
+        ]
+    }
+
+    static func all(of value: Any) -> [Any] {
+        if let object = value as? [String: Any] {
+            return object.flatMap { name, member -> [Any] in
+                (values + all(of: member)).map { new in object.merging([name: new]) { $1 } }
+                    + [object.filter { $0.key != name }]
+            } + [object.merging(["new": 7]) { $1 }]
+        }
+        if let list = value as? [Any] {
+            return list.indices.prefix(2).flatMap { place -> [Any] in
+                (values + all(of: list[place])).map { new in
+                    var list = list
+                    list[place] = new
+                    return list
+                }
+            }
+        }
+        return []
     }
 }
 

@@ -1,4 +1,5 @@
 import Foundation
+import StallReading
 import StallReports
 import StallStore
 import TapeDecoding
@@ -205,6 +206,45 @@ struct TapeDecodingTests {
         }
     }
 
+    @Test("A report as monitors write it is checked, and not decoded")
+    func checked() {
+        for text in [Self.report, Self.report.replacing(",", with: " , ")] {
+            guard case .outline = ArrivedDocument.quickly(Array(text.utf8)) else { return #expect(Bool(false)) }
+        }
+    }
+
+    @Test("Times and ids: what the form of most does not decide is decoded")
+    func forms() {
+        let moments: [(String, Bool)] = [
+            ("2026-01-31T23:59:59.999999999Z", true), ("2026-02-28T00:00:00.000000000Z", true),
+            ("2026-02-29T00:00:00.000000000Z", false), ("2024-02-29T00:00:00.000000000Z", true),
+            ("2026-13-01T00:00:00.000000000Z", false), ("2026-00-01T00:00:00.000000000Z", false),
+            ("2026-01-00T00:00:00.000000000Z", false), ("2026-01-01T24:00:00.000000000Z", false),
+            ("2026-01-01T23:60:00.000000000Z", false), ("2026-01-01T23:59:60.000000000Z", true),
+            ("2026-01-01T23:59:61.000000000Z", false), ("2026-01-01T00:00:00Z", true),
+            ("2026-01-01t00:00:00.5+01:00", true), ("2026-01-01T00:00:00.00000000xZ", false),
+            ("2026-01-01T00:00:00.000000000z", true), ("2026-01-01", false), ("", false),
+        ]
+        for (moment, isQuick) in moments {
+            let text = Self.report.replacing(
+                #""detected_at":"2023-11-14T22:13:20.000000000Z""#,
+                with: #""detected_at":"\#(moment)""#
+            )
+            #expect(text != Self.report)
+            Self.check(Array(text.utf8), isQuick: isQuick, moment)
+        }
+        let ids: [(String, Bool)] = [
+            ("01M83EX2FG1Z3DJEMQEW4FSW00", true), ("01m83ex2fg1z3djemqew4fsw00", true),
+            ("81M83EX2FG1Z3DJEMQEW4FSW00", false), ("01M83EX2FG1Z3DJEMQEW4FSW0", false),
+            ("01M83EX2FG1Z3DJEMQEW4FSW0I", false), ("01M83EX2FG1Z3DJEMQEW4FSW0L", false),
+            ("01M83EX2FG1Z3DJEMQEW4FSW0O", false), ("01M83EX2FG1Z3DJEMQEW4FSW0U", false),
+            ("01M83EX2FG1Z3DJEMQEW4FSW0[", false), ("01M83EX2FG1Z3DJEMQEW4FSW0Z", true),
+        ]
+        for (id, isQuick) in ids {
+            Self.check(Self.with(#"{"cause""#, #"{"run":"\#(id)","cause""#), isQuick: isQuick, id)
+        }
+    }
+
     @Test("Frames have no texts; a culprit without a name is named by its frame's place all the same")
     func outline() throws {
         let bytes = Self.with(
@@ -212,7 +252,14 @@ struct TapeDecodingTests {
             #""modules":[{"path":"/srv/shop","load_base":"0x0"}],"culprit":{"stack":0,"frame":0}"#
         )
         Self.check(bytes, isQuick: true, "a culprit without a name")
-        guard case .stall(let report) = ArrivedDocument.quickly(bytes) else { return #expect(Bool(false)) }
+        guard case .outline(let outline) = ArrivedDocument.quickly(bytes) else { return #expect(Bool(false)) }
+        #expect(outline.stall.culpritName == "code at 0x7f12")
+        // One that must be decoded, because it has a member that no report of this version has.
+        let other = Array(
+            String(decoding: bytes, as: UTF8.self).replacing(#"{"cause""#, with: #"{"new":7,"cause""#).utf8
+        )
+        Self.check(other, isQuick: true, "a new member")
+        guard case .stall(let report) = ArrivedDocument.quickly(other) else { return #expect(Bool(false)) }
         #expect(report.stacks.first?.frames.first?.function == nil)
         #expect(report.culpritName == "code at 0x7f12")
     }
