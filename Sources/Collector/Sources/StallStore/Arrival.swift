@@ -173,29 +173,26 @@ extension ArrivedStall {
     public static func isOver(_ version: Int64) -> Bool { version >= .max - 1 }
 
     fileprivate init(
-        _ outline: ArrivedOutline,
+        _ stall: ArrivedOutline,
         _ json: [UInt8],
         _ team: String,
         _ now: Timestamp
     ) throws(ReportError) {
-        let stall = outline.stall
         guard stall.durationNs >= 0 else { throw ReportError(.malformed, detail: "a duration is negative") }
         self.team = team
         id = stall.id
         startedNs = try Bounds.moment(stall.startedAt, now)
         durationNs = Bounds.length(stall.durationNs)
-        version = stall.state == .ongoing ? durationNs : outline.isProvisional ? .max - 1 : .max
+        version = stall.state == .ongoing ? durationNs : stall.isProvisional ? .max - 1 : .max
         lastNs = max(startedNs, min(stall.lastKnownMoment.sinceEpoch, now.sinceEpoch))
-        let repeats = stall.repeats
-        count = 1 + Bounds.count(repeats?.count ?? stall.suppressed)
-        totalNs = durationNs + Bounds.length(repeats?.totalNs ?? 0)
-        longestNs = max(durationNs, Bounds.length(repeats?.longestNs ?? 0))
+        count = 1 + Bounds.count(stall.repeats.count)
+        totalNs = durationNs + Bounds.length(stall.repeats.totalNs)
+        longestNs = max(durationNs, Bounds.length(stall.repeats.longestNs))
         (service, release, host) = (Bounds.name(stall.service), Bounds.name(stall.release), Bounds.name(stall.host))
         (label, verdict) = (Bounds.name(stall.label), Bounds.name(stall.verdict.canonical.rawValue))
-        fingerprint = stall.fingerprint.rawValue
-        let aliases = (stall.aliases ?? []).map(\.rawValue).filter { $0 != stall.fingerprint.rawValue }
-        self.aliases = Array(aliases.prefix(Bounds.names))
-        (culprit, place) = (Bounds.name(stall.culpritText), Bounds.name(stall.culprit?.place))
+        fingerprint = stall.fingerprint
+        aliases = Array(stall.aliases.filter { $0 != stall.fingerprint }.prefix(Bounds.names))
+        (culprit, place) = (Bounds.name(stall.culprit), Bounds.name(stall.place))
         body = try Bounds.packed(json)
     }
 }

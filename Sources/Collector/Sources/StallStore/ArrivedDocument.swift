@@ -1,5 +1,4 @@
 import GzipCompression
-package import StallReading
 package import StallReports
 import TapeDecoding
 import ZstdCompression
@@ -28,7 +27,7 @@ package enum ArrivedDocument: Hashable {
         TapeDecoder.reading(bytes) { decoder in
             switch try? SchemaOnly(from: decoder).schema {
             case StallReport.currentSchema:
-                if decoder.isReport, let outline = try? ArrivedOutline(from: decoder) {
+                if decoder.isReport, let outline = ArrivedOutline(checked: decoder) {
                     .outline(outline)
                 } else {
                     (try? StallReport(from: decoder)).map { .stall($0) }
@@ -64,25 +63,5 @@ package enum ArrivedDocument: Hashable {
     package static func unpacked(_ body: [UInt8]) throws -> [UInt8] {
         guard body.starts(with: Zstd.magic) else { return try Gzip.decompressed(body, limit: maximumBytes) }
         return try Zstd.decompressed(body, limit: maximumBytes)
-    }
-}
-
-/// What a store needs of a report.
-package struct ArrivedOutline: Hashable {
-    package let stall: StallOutline
-    let isProvisional: Bool
-
-    package init(_ report: StallReport) {
-        (stall, isProvisional) = (StallOutline(report), report.isProvisional == true)
-    }
-
-    /// Decodes only these parts.
-    init(from decoder: some Decoder) throws {
-        stall = try StallOutline(from: decoder)
-        isProvisional = try Provisional(from: decoder).provisional == true
-    }
-
-    private struct Provisional: Decodable {
-        let provisional: Bool?
     }
 }

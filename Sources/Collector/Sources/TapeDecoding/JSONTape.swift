@@ -89,6 +89,23 @@ import Synchronization
         }
     }
 
+    /// The same for a name that is known to the compiler.
+    func member(_ name: StaticString, of object: Int) -> Int? {
+        var (index, end) = (object + 1, next(object) - 1)
+        while index < end {
+            if isName(index, name) { return index + 1 }
+            index = next(index + 1)
+        }
+        return nil
+    }
+
+    /// Whether the text of a member's name is this one.
+    func isName(_ index: Int, _ name: StaticString) -> Bool {
+        let text = unsafe bytes(index)
+        guard text.count == name.utf8CodeUnitCount, let start = text.baseAddress else { return false }
+        return unsafe memcmp(start, name.utf8Start, text.count) == 0
+    }
+
     /// Of two texts of the same length.
     private func isEqual(_ one: UnsafeBufferPointer<UInt8>, _ other: UnsafeBufferPointer<UInt8>) -> Bool {
         guard let start = one.baseAddress, let otherStart = other.baseAddress else { return true }

@@ -1,4 +1,4 @@
-import StallReports
+public import StallReports
 
 /// Decodes a document that simdjson parsed, in a fraction of the time of Foundation's `JSONDecoder`.
 ///
@@ -42,6 +42,37 @@ package struct TapeDecoder: Decoder {
     }
 
     package func singleValueContainer() -> any SingleValueDecodingContainer { self }
+}
+
+// Parts of a document, for a few of them: each is searched among all members.
+extension TapeDecoder {
+    /// The value of an object's first member of this name. Nil if it is missing or null, or if this is no object.
+    public subscript(name: StaticString) -> TapeDecoder? {
+        guard tape.kind(index) == .object, let value = tape.member(name, of: index), tape.kind(value) != .null else {
+            return nil
+        }
+        return TapeDecoder(tape: tape, index: value)
+    }
+
+    /// A list's elements. Empty if this is no list.
+    public var elements: [TapeDecoder] {
+        guard tape.kind(index) == .array else { return [] }
+        var (elements, element): ([TapeDecoder], Int) = ([], index + 1)
+        while element < tape.next(index) - 1 {
+            elements.append(TapeDecoder(tape: tape, index: element))
+            element = tape.next(element)
+        }
+        return elements
+    }
+
+    /// Nil if it is no text, or one that the reports' own decoder may shorten.
+    public var text: String? { try? tape.string(index) }
+    /// Nil if it is no whole number of 64 bits.
+    public var whole: Int64? { tape.kind(index) == .signed ? Int64(bitPattern: tape.number(index)) : nil }
+    /// Nil if it is neither true nor false.
+    public var truth: Bool? { try? decode(Bool.self) }
+    /// Nil if it is no time.
+    public var moment: Timestamp? { text.flatMap { Timestamp(rfc3339: $0) } }
 }
 
 extension TapeDecoder: SingleValueDecodingContainer {

@@ -1,4 +1,3 @@
-import Glibc
 import StallReports
 
 // Safe: the members are allocated once for each form, and never freed or changed.
@@ -76,16 +75,11 @@ extension JSONTape {
 
     /// The form's member of this name. The search begins at a place, because names come in this order, and some are missing.
     private func member(_ name: Int, of form: TapeForm, from place: Int) -> Int? {
-        let text = unsafe bytes(name)
-        guard let start = text.baseAddress else { return nil }
         let count = unsafe form.members.count
         var place = place
         for _ in 0..<count {
             if place >= count { place = 0 }
-            let name = unsafe form.members[place].name
-            if name.utf8CodeUnitCount == text.count, unsafe memcmp(name.utf8Start, start, text.count) == 0 {
-                return place
-            }
+            if unsafe isName(name, form.members[place].name) { return place }
             place += 1
         }
         return nil

@@ -1,5 +1,4 @@
 import Foundation
-import StallReading
 import StallReports
 import StallStore
 import TapeDecoding
@@ -253,7 +252,7 @@ struct TapeDecodingTests {
         )
         Self.check(bytes, isQuick: true, "a culprit without a name")
         guard case .outline(let outline) = ArrivedDocument.quickly(bytes) else { return #expect(Bool(false)) }
-        #expect(outline.stall.culpritName == "code at 0x7f12")
+        #expect(outline.culprit == "code at 0x7f12")
         // One that must be decoded, because it has a member that no report of this version has.
         let other = Array(
             String(decoding: bytes, as: UTF8.self).replacing(#"{"cause""#, with: #"{"new":7,"cause""#).utf8
