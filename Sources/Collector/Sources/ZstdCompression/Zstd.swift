@@ -94,7 +94,12 @@ extension Zstd {
         private static let kept = 4
         private static let unused = Mutex<[Packer]>([])
 
+        /// The most that is kept of the memory for results.
+        private static let keptBytes = 1 << 18
+
         private let context: OpaquePointer
+        /// Room for results. A result is copied from it, because it is much smaller than the room that it may need.
+        private var room: [UInt8] = []
 
         /// Nil if there is not enough memory.
         init?() {
@@ -113,9 +118,11 @@ extension Zstd {
         }
 
         func compressed(_ bytes: [UInt8]) -> [UInt8]? {
-            var output = [UInt8](repeating: 0, count: ZSTD_compressBound(bytes.count))
+            let bound = ZSTD_compressBound(bytes.count)
+            if room.count < bound { room = [UInt8](repeating: 0, count: bound) }
+            defer { if room.count > Self.keptBytes { room = [] } }
             let count = unsafe bytes.withUnsafeBytes { source in
-                unsafe output.withUnsafeMutableBytes { target in
+                unsafe room.withUnsafeMutableBytes { target in
                     unsafe ZSTD_compressCCtx(
                         context,
                         target.baseAddress,
@@ -126,7 +133,7 @@ extension Zstd {
                     )
                 }
             }
-            return ZSTD_isError(count) == 0 ? Array(output.prefix(count)) : nil
+            return ZSTD_isError(count) == 0 ? Array(room[..<count]) : nil
         }
     }
 }
