@@ -112,27 +112,36 @@ struct SQLiteSums {
         var lastNs: Int64 = 0
         /// Whether a stall that had one of the extreme values is no longer part of the sum.
         var isStale = false
+
+        mutating func add(_ part: Part) {
+            count = count.addingSaturated(part.count)
+            reports += 1
+            totalNs = totalNs.addingSaturated(part.totalNs)
+            longestNs = max(longestNs, part.longestNs)
+            firstNs = min(firstNs, part.startedNs)
+            lastNs = max(lastNs, part.lastNs)
+        }
+    }
+
+    /// When the first and the last of some stalls began and ended.
+    private struct Seen {
+        var first = Int64.max
+        var last: Int64 = 0
+
+        mutating func add(_ part: Part) { (first, last) = (min(first, part.startedNs), max(last, part.lastNs)) }
     }
 
     private var hours: [HourKey: Change] = [:]
     private var hosts: [HostKey: Int64] = [:]
-    private var seen: [SeenKey: (first: Int64, last: Int64)] = [:]
+    private var seen: [SeenKey: Seen] = [:]
     /// Those that a stall has left, which turned out to be of another fault, with its start.
     private var left: [SeenKey: Int64] = [:]
 
     mutating func add(_ part: Part) {
-        var change = hours[part.hour] ?? Change()
-        change.count = change.count.addingSaturated(part.count)
-        change.reports += 1
-        change.totalNs = change.totalNs.addingSaturated(part.totalNs)
-        change.longestNs = max(change.longestNs, part.longestNs)
-        change.firstNs = min(change.firstNs, part.startedNs)
-        change.lastNs = max(change.lastNs, part.lastNs)
-        hours[part.hour] = change
+        // Each of these looks up its key once: a key has many texts, and hashing them takes most of the time.
+        hours[part.hour, default: Change()].add(part)
         hosts[part.day, default: 0] += 1
-        let key = SeenKey(part.hour)
-        let known = seen[key] ?? (.max, 0)
-        seen[key] = (min(known.first, part.startedNs), max(known.last, part.lastNs))
+        seen[SeenKey(part.hour), default: Seen()].add(part)
     }
 
     /// - Parameter new: The part that replaces it.

@@ -25,6 +25,8 @@ struct SQLiteWriter {
         var id: ULID
         var culprit: String
         var place: String
+
+        mutating func replace(by other: LatestReport) { if id <= other.id { self = other } }
     }
 
     init(_ database: Database) throws {
@@ -86,9 +88,8 @@ struct SQLiteWriter {
         place += 1
         sums.add(part)
         let key = FaultKey(team: stall.team, fingerprint: fingerprint)
-        if faults[key].map({ $0.id <= stall.id }) ?? true {
-            faults[key] = LatestReport(id: stall.id, culprit: stall.culprit, place: stall.place)
-        }
+        let report = LatestReport(id: stall.id, culprit: stall.culprit, place: stall.place)
+        faults[key, default: report].replace(by: report)
         return true
     }
 
@@ -227,6 +228,12 @@ struct SQLiteUsage {
         var bytes: Int64 = 0
         var stalls: Int64 = 0
         var runs: Int64 = 0
+
+        mutating func add(_ bytes: Int64, _ stalls: Int64, _ runs: Int64) {
+            self.bytes += bytes
+            self.stalls += stalls
+            self.runs += runs
+        }
     }
 
     private var changes: [String: Change] = [:]
@@ -234,9 +241,7 @@ struct SQLiteUsage {
     /// - Parameter bytes: The bytes of compressed reports and records, without the rows' other columns.
     mutating func add(_ team: String, bytes: Int, stalls: Int = 0, runs: Int = 0) {
         let rows = (stalls + runs).multipliedSaturated(by: Self.rowBytes)
-        changes[team, default: Change()].bytes += Int64(bytes.addingSaturated(rows))
-        changes[team, default: Change()].stalls += Int64(stalls)
-        changes[team, default: Change()].runs += Int64(runs)
+        changes[team, default: Change()].add(Int64(bytes.addingSaturated(rows)), Int64(stalls), Int64(runs))
     }
 
     func write(_ database: Database) throws {
