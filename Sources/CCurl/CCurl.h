@@ -60,6 +60,13 @@ static inline long curl_status(CURL *handle) {
     return status;
 }
 
+// Why the system made no connection (errno(3)). 0 if it did, or if that is not known.
+static inline int curl_system_error(CURL *handle) {
+    long error = 0;
+    curl_easy_getinfo(handle, CURLINFO_OS_ERRNO, &error);
+    return (int)error;
+}
+
 typedef size_t (*curl_producer)(char *bytes, size_t size, size_t count, void *context);
 
 // A mail. The producer writes the next part of it into the buffer, and returns its size; 0 at the end. libcurl does not copy the list.

@@ -62,7 +62,13 @@ struct HTTPReceiver: Receiver {
             request.fields += try token.field()
             // Only the beginning of an answer is of use.
             let (head, body) = try request.send(bytes: 1 << 16, while: isAwaited)
-            return HTTPAnswer.read(head, body, isCollector: isCollector)
+            return HTTPAnswer.read(
+                head,
+                body,
+                isCollector: isCollector,
+                path: path,
+                hasToken: request.fields.contains { $0.name.lowercased() == "authorization" }
+            )
         } catch let failure as WebRequest.Failure where failure.isTimeout {
             let seconds = Int(((ContinuousClock.now - start) / .seconds(1)).rounded())
             return .unavailable("no answer within \(max(1, seconds)) s", retryAfter: nil)
@@ -102,7 +108,15 @@ enum HTTPAnswer {
     /// - Parameters:
     ///   - body: Its first bytes at least.
     ///   - isCollector: Whether a collector is expected at the address.
-    static func read(_ head: WebRequest.Head, _ body: [UInt8], isCollector: Bool) -> Answer {
+    ///   - path: Of the request, after the address.
+    ///   - hasToken: Whether the request had one.
+    static func read(
+        _ head: WebRequest.Head,
+        _ body: [UInt8],
+        isCollector: Bool,
+        path: String = "",
+        hasToken: Bool = true
+    ) -> Answer {
         let status = head.status
         let retryAfter = head.fields["retry-after"].flatMap { delay($0, now: Date()) }
         switch status {
@@ -115,9 +129,17 @@ enum HTTPAnswer {
             }
             return .accepted(rejected: reply?.rejected ?? 0, message: reply?.message ?? "")
         case 300..<400:
-            let target = head.fields["location"].map { " to \($0)" } ?? ""
+            // Requests add the path to the address again.
+            let target = head.fields["location"].map { target in
+                " to " + (target.hasSuffix("/" + path) ? target.dropLast(path.count + 1) : target[...])
+            }
             return .unavailable(
-                "it answers with a redirect\(target) (\(status)): give that address",
+                "it answers with a redirect\(target ?? "") (\(status)): give that address",
+                retryAfter: retryAfter
+            )
+        case 401 where !hasToken:
+            return .unavailable(
+                "it wants a token (401): give one by --token-file or $STALL_MONITOR_TOKEN",
                 retryAfter: retryAfter
             )
         case 401, 403:
@@ -138,11 +160,18 @@ enum HTTPAnswer {
         return .seconds(min(max(0, date.timeIntervalSince(now)), 1_000_000))
     }
 
-    /// The receiver's reason, if it is short text.
+    /// The receiver's reason, if it is short text. Of a page, such as a proxy's, its title.
     static func reason(_ body: [UInt8]) -> String {
         let status: Status? = try? ReportJSON.decode(body)
-        guard let text = status?.message ?? String(validating: body, as: UTF8.self), !text.isEmpty else { return "" }
-        return ": \(text.prefix(200))"
+        guard let given = status?.message ?? String(validating: body, as: UTF8.self) else { return "" }
+        let text = given.trimmingCharacters(in: .whitespacesAndNewlines)
+        let words = text.hasPrefix("<") ? title(of: text) : text[...]
+        return words.isEmpty ? "" : ": \(words.prefix(200))"
+    }
+
+    private static func title(of page: String) -> Substring {
+        guard let start = page.range(of: "<title>", options: .caseInsensitive)?.upperBound else { return "" }
+        return page[start...].prefix { $0 != "<" && !$0.isNewline }
     }
 
     private struct Status: Decodable { var message: String? }

@@ -111,13 +111,30 @@ import Glibc
         guard code == CURLE_OK || !needsMore || head.status >= 300 else {
             // A mail server's refusal, such as 550; a web server's is the status of the head.
             let status = unsafe head.status == 0 ? Int(curl_status(handle)) : 0
+            let kind = unsafe String(cString: curl_easy_strerror(code))
             throw WebRequest.Failure(
-                unsafe String(cString: curl_easy_strerror(code)) + (status >= 400 ? " (\(status))" : ""),
-                unsafe String(cString: details),
+                kind + (status >= 400 ? " (\(status))" : ""),
+                Self.words(code, kind, unsafe String(cString: details), systemError: unsafe curl_system_error(handle)),
                 isTimeout: [CURLE_OPERATION_TIMEDOUT, CURLE_ABORTED_BY_CALLBACK].contains(code)
             )
         }
         return head
+    }
+
+    /// libcurl's sentence, with what it leaves out.
+    ///
+    /// - Parameter systemError: The number of the system's error, or 0.
+    static func words(_ code: CURLcode, _ kind: String, _ details: String, systemError: CInt) -> String {
+        switch code {
+        case CURLE_COULDNT_CONNECT where systemError != 0 && details.hasSuffix(": " + kind):
+            // Its end repeats its beginning, where the reason is expected.
+            details.dropLast(kind.count) + (unsafe strerror(systemError).map { unsafe String(cString: $0) } ?? kind)
+        case CURLE_SSL_CONNECT_ERROR where details.contains("wrong version number"):
+            "no TLS is spoken at that address and port; without TLS, it begins with http:// (\(details))"
+        case CURLE_PEER_FAILED_VERIFICATION:
+            details + "; $SSL_CERT_FILE names a file with the certificates to trust"
+        default: details
+        }
     }
 
     private static func of(_ context: UnsafeMutableRawPointer?) -> Transfer {

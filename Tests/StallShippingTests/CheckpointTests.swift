@@ -242,6 +242,35 @@ struct HTTPAnswerTests {
         }
     }
 
+    @Test("It is said what to give: a token if the request had none, and a new address without the path of the request")
+    func advice() {
+        func reason(_ status: Int, _ fields: [String: String] = [:], hasToken: Bool) -> String? {
+            let head = WebRequest.Head(status: status, fields: fields)
+            let answer = HTTPAnswer.read(head, [], isCollector: false, path: "v1/logs", hasToken: hasToken)
+            guard case .unavailable(let reason, _) = answer else { return nil }
+            return reason
+        }
+        #expect(
+            reason(401, hasToken: false) == "it wants a token (401): give one by --token-file or $STALL_MONITOR_TOKEN"
+        )
+        #expect(reason(401, hasToken: true)?.hasPrefix("it does not know the token") == true)
+        for (location, address) in [
+            ("https://b.example.com/v1/logs", "https://b.example.com"),
+            ("https://b.example.com/x", "https://b.example.com/x"),
+        ] {
+            let words = "it answers with a redirect to \(address) (308): give that address"
+            #expect(reason(308, ["location": location], hasToken: true) == words)
+        }
+    }
+
+    @Test("Of a page that a proxy answers with, the title is the reason")
+    func page() {
+        let page = "\r\n<html>\r\n<head><TITLE>502 Bad Gateway</TITLE></head>\r\n<body>nginx</body></html>\r\n"
+        #expect(answer(502, page) == .unavailable("it answers 502: 502 Bad Gateway", retryAfter: nil))
+        #expect(answer(502, "<p>no</p>") == .unavailable("it answers 502", retryAfter: nil))
+        #expect(answer(502, "overloaded\n") == .unavailable("it answers 502: overloaded", retryAfter: nil))
+    }
+
     @Test("When a request is retried: after seconds, at a date, without a header, with an invalid one")
     func later() {
         #expect(answer(503, retryAfter: "7") == .unavailable("it answers 503", retryAfter: .seconds(7)))

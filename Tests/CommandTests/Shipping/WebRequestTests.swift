@@ -53,6 +53,8 @@ struct WebRequestTests {
         }
         #expect(failure?.isTimeout == false && failure?.description.contains("\(port.number)") == true)
         #expect(failure.map { "\($0)".contains("secret") } == false)
+        // The system's reason, in place of libcurl's, which repeats that there is no connection.
+        #expect(failure?.description.hasSuffix(": Connection refused") == true, "\(failure?.description ?? "")")
     }
 
     @Test("A request ends when its answer is no longer awaited, as if its time were over")
@@ -93,11 +95,20 @@ struct WebRequestTests {
         let receiver = try OTLPReceiver(in: answers, certificate: key)
         let untrusted = try ship(to: receiver.url, environment: [:])
         #expect(untrusted.status == 1 && untrusted.errors.contains("certificate"), "\(untrusted.errors)")
+        #expect(untrusted.errors.contains("$SSL_CERT_FILE names"), "\(untrusted.errors)")
         #expect(try receiver.accepted().isEmpty)
         // An empty variable is none.
         let variables = ["CURL_CA_BUNDLE": "", "SSL_CERT_FILE": certificate]
         let trusted = try ship(to: receiver.url, environment: variables)
         #expect(trusted.status == 0 && trusted.output.hasPrefix("sent 1 stall "), "\(trusted)")
+    }
+
+    @Test("A receiver that speaks no TLS is told from one that cannot be reached")
+    func withoutTLS() throws {
+        _ = try fixture.store.write(Sample.report(id: .make()))
+        let receiver = try OTLPReceiver(in: answers)
+        let run = try ship(to: receiver.url.replacing("http://", with: "https://"), environment: [:])
+        #expect(run.status == 1 && run.errors.contains("no TLS is spoken at that address"), "\(run.errors)")
     }
 
     @Test("A proxy is used")
