@@ -224,6 +224,16 @@ struct DoctorTests {
         }
     }
 
+    @Test("on a kernel that does not count how long threads run, 'watch' refuses, and doctor says that it cannot judge")
+    func uncounted() {
+        let refusal = #expect(throws: CommandFailure.self) { try WatchRun.check(counts: "0 0 0\n") }
+        #expect(refusal?.message.contains("CONFIG_SCHED_INFO") == true)
+        #expect(throws: CommandFailure.self) { try WatchRun.check(counts: nil) }
+        #expect(throws: Never.self) { try WatchRun.check(counts: "0 0 1\n") }
+        let told = findings { $0.hasSchedstat = false }.first { $0.check == "kernel" }
+        #expect(told?.level == .note && told?.found.contains("'watch' cannot judge") == true)
+    }
+
     @Test("a single report is no 'latest 1 reports'; of several one has no stack, and two have none")
     func numbers() {
         func stacks(_ lacking: Int, of all: Int) -> String? {

@@ -196,6 +196,12 @@ struct LoopFinderTests {
         #expect(read("18446744073709551615 0 0") == Schedule(ran: .max, waited: 0, slices: 0))
         for text in ["", "1 2", "1 2 x", "-1 2 3", "18446744073709551616 0 0"] { #expect(read(text) == nil, "\(text)") }
     }
+
+    @Test("A kernel that has no counts for a thread that runs does not count; one run without any time is a count")
+    func counted() {
+        for text in [nil, "", "0 0 0\n", "0 0 0"] { #expect(!Schedule.isCounted(in: text)) }
+        for text in ["0 0 1\n", "12 34 5\n"] { #expect(Schedule.isCounted(in: text)) }
+    }
 }
 
 extension LoopFinder {

@@ -2,7 +2,7 @@ import StackCapture
 
 /// The kernel's counters of a thread: `/proc/PID/task/TID/schedstat`. If two readings are equal, the thread has not run in
 /// between.
-struct Schedule: Hashable, Sendable {
+package struct Schedule: Hashable, Sendable {
     /// Time on a processor, and time ready to run without one, in nanoseconds.
     var ran: UInt64
     var waited: UInt64
@@ -20,6 +20,15 @@ struct Schedule: Hashable, Sendable {
             return nil
         }
         self.init(ran: ran, waited: waited, slices: slices)
+    }
+
+    /// Whether the kernel counts what threads run (CONFIG_SCHED_INFO). Otherwise there is no such file, or it has 0 for each thread, and a
+    /// thread that turns looks like one that has not run.
+    ///
+    /// - Parameter text: Of a thread that runs: it was given a processor at least once.
+    package static func isCounted(in text: String?) -> Bool {
+        guard let text, let schedule = Schedule(Array(text.utf8)[...]) else { return false }
+        return schedule != Schedule(ran: 0, waited: 0, slices: 0)
     }
 }
 

@@ -102,7 +102,9 @@ struct Doctor {
 
     private var kernel: DoctorFinding {
         var missing: [String] = []
-        if !facts.hasSchedstat { missing.append("schedstat (how long a thread waited for a CPU)") }
+        if !facts.hasSchedstat {
+            missing.append("schedstat (how long a thread ran, and waited for a CPU; 'watch' cannot judge without it)")
+        }
         if !facts.hasPressure { missing.append("pressure (/proc/pressure; boot with psi=1)") }
         if facts.countsDiskWaits == false { missing.append("waits for disks (sysctl kernel.task_delayacct=1)") }
         guard !missing.isEmpty else {

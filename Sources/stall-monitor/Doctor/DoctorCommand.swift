@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import ProcessWatch
 import StallReading
 import StallReports
 
@@ -155,7 +156,7 @@ extension DoctorFacts {
             isRoot: geteuid() == 0,
             clockSource: readProcFile("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             hasPressure: unsafe access("/proc/pressure/cpu", R_OK) == 0,
-            hasSchedstat: readProcFile("/proc/self/schedstat").map { $0 != "0 0 0" } ?? false,
+            hasSchedstat: Schedule.isCounted(in: readProcFile("/proc/self/schedstat")),
             countsDiskWaits: number("/proc/sys/kernel/task_delayacct").map { $0 != 0 },
             version: version
         )

@@ -32,6 +32,7 @@ struct WatchRun {
 
     /// - Throws: Why none of the processes can be watched, in one line.
     init(_ options: WatchCommand, _ signals: WatchSignals) throws {
+        try Self.check(counts: readProcFile("/proc/self/schedstat"))
         (self.options, self.signals) = (options, signals)
         var watching = WatchOptions(
             threshold: .nanoseconds(options.threshold?.nanoseconds ?? 250_000_000),
@@ -57,6 +58,15 @@ struct WatchRun {
             close(isQuiet: true)
             throw error
         }
+    }
+
+    /// - Parameter counts: The kernel's counts for a thread that runs. Throws if there are none.
+    static func check(counts: String?) throws(CommandFailure) {
+        guard !Schedule.isCounted(in: counts) else { return }
+        throw CommandFailure(
+            "this kernel does not count how long threads run (/proc/PID/schedstat, CONFIG_SCHED_INFO), and without that a loop that turns "
+                + "cannot be told from one that is stalled; watch from inside, with the library, or on another kernel"
+        )
     }
 
     /// Makes the report directory, or says why it cannot be made: a reader's advice, to start a monitored process, is of no use here.
