@@ -71,6 +71,18 @@ struct LoopFinderTests {
         #expect(search.note(wait()) == nil && search.isRest(wait()) && search.descriptor == 5)
     }
 
+    @Test("A main thread that was found twice where it polls is known to poll while it works; others and loops are not")
+    func polls() {
+        let (poll, work) = (wait(Self.poll), wait(Self.number("clock_nanosleep")))
+        var client = LoopFinder(isMainThread: true)
+        for position in [poll, work, poll, work] { _ = client.note(position, isOfLoop: false) }
+        #expect(client.place == nil && client.polledBy == Self.poll)
+        #expect(search(poll, work, isMainThread: true).polledBy == nil)
+        #expect(search(poll, poll, work).polledBy == nil)
+        let loop = search(poll, poll, work, isMainThread: true)
+        #expect(loop.place != nil && loop.polledBy == nil)
+    }
+
     @Test("A call that does not wait for events is ignored, however often it is seen")
     func otherCalls() {
         let names = ["read", "futex", "clock_nanosleep", "accept4", "recvfrom", "restart_syscall"]

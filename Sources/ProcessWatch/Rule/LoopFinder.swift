@@ -48,6 +48,13 @@ struct LoopFinder: Hashable, Sendable {
 
     private var likelyPlace: WaitPlace? { place ?? candidate?.place }
 
+    /// In which call the thread waited for a list of descriptors when it was found twice at one place. No loop is known by that: a loop or a
+    /// client waits so. It may be at work now.
+    var polledBy: Int? {
+        guard place == nil, let candidate, candidate.count > 1 else { return nil }
+        return WaitCalls.onList.contains(candidate.place.call) ? candidate.place.call : nil
+    }
+
     private func descriptor(of place: WaitPlace?) -> Int32? {
         place.flatMap { WaitCalls.onDescriptor.contains($0.call) ? Int32(truncatingIfNeeded: $0.argument) : nil }
     }

@@ -30,6 +30,8 @@ final class WatchedProcess {
     /// Whether the program has had a loop, which may have ended.
     private var hasHadLoop = false
     private var hasToldMissing = false
+    /// Whether it was said that there is no loop, without what to do about a main thread that polls: it had not polled by then.
+    private var mayYetPoll = false
     private var hasToldRefusal = false
     private var hasToldCrowded = false
 
@@ -86,6 +88,7 @@ final class WatchedProcess {
         guard lookAtThreads(context) else { return nil }
         pools?.decide(context)
         if ticks == options.looksPerScan * 3 { tellMissing() }
+        if mayYetPoll, ticks % options.looksPerScan == 0 { tellPolls() }
         return threads.values.count { $0.loop != nil } + (pools?.known.count ?? 0)
     }
 
@@ -183,7 +186,7 @@ final class WatchedProcess {
         pools?.release(as: .recovered, old)
         pools = nil
         (threads, program, ticks) = ([:], now, 1)
-        (hasHadLoop, hasToldMissing, hasToldRefusal, hasToldCrowded) = (false, false, false, false)
+        (hasHadLoop, hasToldMissing, mayYetPoll, hasToldRefusal, hasToldCrowded) = (false, false, false, false, false)
         if let opened { process = opened }
         reporter.note(process)
         tell(.newProgram(processID: processID, name: name))
@@ -193,7 +196,7 @@ final class WatchedProcess {
     private func giveUp() {
         release(as: .abandoned)
         guard !hasToldRefusal else { return }
-        (hasToldRefusal, hasToldMissing) = (true, true)
+        (hasToldRefusal, hasToldMissing, mayYetPoll) = (true, true, false)
         tell(.unreadable(processID: processID, name: name))
     }
 
@@ -246,6 +249,16 @@ final class WatchedProcess {
     /// Whether the main thread polls and has no loop.
     private var mainPolls: Bool { threads[processID].map { $0.loop == nil && $0.polls } ?? false }
 
+    /// A program that takes long to start polls later than it is said that it has no loop.
+    private func tellPolls() {
+        let hasFound = hasHadLoop || pools?.known.isEmpty == false
+        if hasFound {
+            mayYetPoll = false
+        } else if threads[processID]?.hasPolled == true {
+            tellThatThereIsNone()
+        }
+    }
+
     /// Reports what its threads do instead.
     private func tellThatThereIsNone() {
         let waits = threads.values.map { thread -> String in
@@ -260,6 +273,8 @@ final class WatchedProcess {
         }
         let observed = ObservedProcess(otherID: processID)
         let children = options.followsChildren ? [] : ChildProcesses.numbers(of: observed)
+        let mainPolls = mainPolls
+        mayYetPoll = !mainPolls
         tell(
             .noLoop(
                 processID: processID,

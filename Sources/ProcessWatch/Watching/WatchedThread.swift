@@ -77,16 +77,20 @@ final class WatchedThread {
     /// both loops and clients do. Nil if it runs a known loop, or waits for something else.
     var doubtful: String? {
         guard loop == nil, !sharesItsDescriptor else { return nil }
-        switch present {
-        case .running: return "running"
-        case .calling(let wait) where WaitCalls.onList.contains(wait.call):
-            return SystemCall(number: wait.call, arguments: []).description
-        default: return nil
-        }
+        if present == .running { return "running" }
+        return pollCall.map { SystemCall(number: $0, arguments: []).description }
     }
 
-    /// Whether it waits for a list of descriptors.
-    var polls: Bool { present?.wait.map { WaitCalls.onList.contains($0.call) } ?? false }
+    /// Whether it waits for a list of descriptors, or did when it was found at one place again.
+    var polls: Bool { pollCall != nil }
+
+    /// Whether it was found so at one place again.
+    var hasPolled: Bool { search.polledBy != nil }
+
+    /// A loop of GLib that is in a callback now has waited so before.
+    private var pollCall: Int? {
+        present?.wait.flatMap { WaitCalls.onList.contains($0.call) ? $0.call : nil } ?? search.polledBy
+    }
 
     var descriptor: Int32? { shared?.descriptor ?? search.likelyDescriptor }
     var loopDescriptor: Int32? { search.descriptor }
