@@ -68,6 +68,46 @@ struct FaultTests {
         #expect(fault.trend.counts[1] == 41)
     }
 
+    @Test(
+        "a fault that was only counted has the host, service and release of its run, with 0 reports; a watcher's has no release"
+    )
+    func countedNames() throws {
+        var run = Sample.run()
+        let counted = RunRecord.Repeated(
+            fingerprint: Sample.report().fingerprint,
+            repeats: Sample.repeats(of: .make(), count: 37),
+            label: "main",
+            type: .runLoop
+        )
+        func fault() throws -> Fault {
+            var tally = FaultTally(span: span)
+            tally.add(counted, of: run)
+            return try #require(tally.all(watchedNs: 0, by: .total).first)
+        }
+        run.service = .init(name: "shop", version: "1.2")
+        #expect(try fault().hosts == [run.host.name: 0] && fault().services == ["shop": 0])
+        #expect(try fault().releases == ["1.2": 0])
+        run.targets = [run.process]
+        #expect(try fault().hosts == [run.host.name: 0] && fault().releases.isEmpty)
+    }
+
+    @Test("of stalls that were only counted, those in the chosen time count, as if they had come evenly")
+    func countedPart() {
+        let all = RunRecord.Repeated(
+            fingerprint: Sample.report().fingerprint,
+            repeats: Sample.repeats(of: .make(), count: 37)
+        )
+        func second(_ number: Int64) -> Timestamp { Sample.start.advanced(byNanoseconds: number * 1_000_000_000) }
+        #expect(all.part(since: nil, until: nil) == all && all.part(since: second(1), until: second(9)) == all)
+        let half = all.part(since: second(5), until: nil).repeats
+        #expect(half.count == 19 && half.totalNs == 2_054_054_054 && half.longestNs == 590_000_000)
+        #expect(half.firstAt == second(5) && half.lastAt == second(9))
+        let last = all.part(since: second(9), until: nil).repeats
+        #expect(last.count == 1 && last.totalNs == 108_108_108 && last.longestNs == last.totalNs)
+        let end = all.part(since: nil, until: second(3)).repeats
+        #expect(end.count == 9 && end.totalNs == 972_972_972 && end.lastAt == second(3))
+    }
+
     @Test("fingerprints that are aliases form one fault, under the latest fingerprint")
     func aliases() throws {
         let names = try ["v2:1111111111111111", "v2:2222222222222222", "v2:3333333333333333"].map {
@@ -220,7 +260,11 @@ struct FaultsCommandTests {
         }
         // The report ended before this moment; some of the counted ones did not.
         let later = try CommandRun("faults", fixture.path, "--since", "2026-11-18T11:06:45Z", "--format", "json")
-        for part in ["\"count\":37,", "\"reports\":0,", "\"culprit\":\"shop.Cart", "\"verdicts\":{\"waiting\":0}"] {
+        // 19 of 37: from 11:06:41 to 11:06:49 they came evenly, as far as is known.
+        for part in [
+            "\"count\":19,", "\"reports\":0,", "\"culprit\":\"shop.Cart", "\"verdicts\":{\"waiting\":0}",
+            "\"hosts\":{\"web1\":0}",
+        ] {
             #expect(later.output.contains(part), "\(part): \(later.output)")
         }
         let other = try CommandRun("faults", fixture.path, "--verdict", "on_cpu")

@@ -30,7 +30,7 @@ public struct Fault: Codable, Hashable, Sendable {
     public var trend = Trend()
     /// The number of reports by verdict. These four have at most 256 names each.
     public var verdicts: [String: Int64] = [:]
-    /// The number of reports by host name.
+    /// The number of reports by host name. 0: there, its stalls were only counted. The same for services and releases.
     public var hosts: [String: Int64] = [:]
     /// The number of reports by service name.
     public var services: [String: Int64] = [:]
@@ -109,6 +109,14 @@ extension Fault {
         if let release = stall.release { Self.count(release, times, &releases) }
     }
 
+    /// Adds the names of stalls that were only counted, which have no reports.
+    mutating func add(namesOf repeated: RunRecord.Repeated, in run: RunRecord) {
+        Self.count(run.host.name, 0, &hosts)
+        run.service(of: repeated).map { Self.count($0, 0, &services) }
+        // A watcher does not know the releases of what it watches.
+        if run.targets == nil { run.service?.version.map { Self.count($0, 0, &releases) } }
+    }
+
     private mutating func add(aliasesOf stall: StallOutline) {
         for alias in [stall.fingerprint] + (stall.aliases ?? []) where alias != fingerprint && !aliases.contains(alias)
         {
@@ -159,6 +167,29 @@ extension Fault {
     private static func count(_ name: String, _ times: Int64, _ counts: inout [String: Int64]) {
         guard counts[name] != nil || counts.count < nameLimit else { return }
         counts[name] = (counts[name] ?? 0).addingSaturated(times)
+    }
+}
+
+extension RunRecord.Repeated {
+    /// Those of them that came in a time span, as if they had come evenly between the first and the last. One at least.
+    ///
+    /// - Parameters:
+    ///   - start: Nil: the span has no beginning.
+    ///   - end: Nil: the span has no end.
+    package func part(since start: Timestamp?, until end: Timestamp?) -> Self {
+        let length = repeats.lastAt.nanoseconds(since: repeats.firstAt)
+        let first = max(repeats.firstAt, start ?? repeats.firstAt)
+        let last = min(repeats.lastAt, end ?? repeats.lastAt)
+        guard length > 0, repeats.count > 0, first > repeats.firstAt || last < repeats.lastAt else { return self }
+        let share = min(max(0, Double(last.nanoseconds(since: first)) / Double(length)), 1)
+        var part = self
+        part.repeats.count = max(1, Int(saturating: (Double(repeats.count) * share).rounded()))
+        let average = Double(repeats.totalNs) / Double(repeats.count)
+        part.repeats.totalNs = Int64(saturating: average * Double(part.repeats.count))
+        // Which of them was the longest is not known.
+        part.repeats.longestNs = min(repeats.longestNs, part.repeats.totalNs)
+        (part.repeats.firstAt, part.repeats.lastAt) = (first, max(first, last))
+        return part
     }
 }
 

@@ -203,11 +203,14 @@ package struct FaultTally {
 
     /// Adds stalls that were only counted and have no report.
     ///
-    /// - Parameter example: A report of the fault that is not added itself. It names the fault if no other does.
-    package mutating func add(_ repeated: RunRecord.Repeated, like example: StallOutline? = nil) {
+    /// - Parameters:
+    ///   - run: The run that counted them.
+    ///   - example: A report of the fault that is not added itself. It names the fault if no other does.
+    package mutating func add(_ repeated: RunRecord.Repeated, of run: RunRecord, like example: StallOutline? = nil) {
         let repeats = repeated.repeats
         let fault = index(of: repeated.fingerprint, from: repeats.firstAt, to: repeats.lastAt)
         faults[fault].add(repeats, in: span)
+        faults[fault].add(namesOf: repeated, in: run)
         if let example { examples[fault] = example }
     }
 

@@ -54,11 +54,12 @@ struct FaultPage {
         return [("Where", "\(fault.culpritText, .bold)  \(fault.place ?? "")")] + source.map { ("", $0) } + rows.known
     }
 
-    /// `waiting 37, starved 2`: most frequent first, at most eight. Nil if there are none.
+    /// `waiting 37, starved 2`: most frequent first, at most eight. Without a number if there are no reports. Nil if there are none.
     private static func counts(_ counts: [String: Int64]) -> StyledText? {
         guard !counts.isEmpty else { return nil }
         let sorted = counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }
-        let some = sorted.prefix(8).map { "\(VisibleText.of($0.key, limit: 120)) \($0.value)" }.joined(separator: ", ")
+        let some = sorted.prefix(8).map { VisibleText.of($0.key, limit: 120) + ($0.value > 0 ? " \($0.value)" : "") }
+            .joined(separator: ", ")
         return StyledText(some + (sorted.count > 8 ? ", and \(quantity(sorted.count - 8, "other"))" : ""), limit: 2000)
     }
 

@@ -15,7 +15,8 @@ struct FaultsCommand: ParsableCommand {
               stall-monitor faults --service shop --format json | jq '.faults[0]'
 
             A fault is all stalls with one fingerprint: the same code, on any host and in any build. Stalls that were only \
-            counted are included; with --verdict and --function, if the reports of their fault all match. SHARE is the share of the watched time of all loops. TREND compares the two halves of the \
+            counted are included: with --since and --until, as many as if they had come evenly; with --verdict and --function, if the \
+            reports of their fault all match. SHARE is the share of the watched time of all loops. TREND compares the two halves of the \
             chosen time; it says rising or falling only if chance is an unlikely explanation, and too few below four stalls. \
             'stall-monitor show FAULT' shows a fault's page.
 
@@ -178,7 +179,7 @@ struct FaultSurvey {
         let (runs, unreadable) = catalogs.runs()
         let chosen = runs.filter { selection.includes($0) }
         let counted = chosen.flatMap { run in
-            (run.repeated ?? []).filter { selection.includes(serviceOf: $0, in: run) }
+            (run.repeated ?? []).filter { selection.includes(serviceOf: $0, in: run) }.map { (fault: $0, run: run) }
         }
         var failures = catalogs.failures + unreadable
         // A report's name contains the time at which its stall began.
@@ -227,14 +228,15 @@ extension FaultTally {
     ///
     /// - Parameter reports: One for each set of traits that reports have. They show which faults the counted stalls can be of.
     fileprivate mutating func add(
-        _ counted: [RunRecord.Repeated],
+        _ counted: [(fault: RunRecord.Repeated, run: RunRecord)],
         matching selection: StallSelection,
         by reports: [StallOutline]
     ) {
         let known = FaultTraits(reports)
         let examples = Dictionary(reports.map { ($0.fingerprint, $0) }) { $0.id < $1.id ? $1 : $0 }
-        for fault in counted where fault.membership(in: selection, traits: known) == .wanted {
-            add(fault, like: examples[fault.fingerprint])
+        for (fault, run) in counted where fault.membership(in: selection, traits: known) == .wanted {
+            let part = fault.part(since: selection.since, until: selection.until)
+            add(part, of: run, like: examples[fault.fingerprint])
         }
     }
 }

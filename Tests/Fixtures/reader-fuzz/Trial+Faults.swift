@@ -10,7 +10,7 @@ extension Trial {
         let moments = stalls.map(\.startedAt).sorted()
         var tally = FaultTally(span: TimeSpan(start: moments.first ?? .now(), end: moments.last ?? .now()))
         for stall in stalls { tally.add(stall) }
-        for repeated in runs.flatMap({ $0.repeated ?? [] }) { tally.add(repeated) }
+        for run in runs { for repeated in run.repeated ?? [] { tally.add(repeated, of: run) } }
         let watched: Int64 = dice.pick([0, 1, 3_600_000_000_000, .max])
         let faults = tally.all(watchedNs: watched, by: dice.pick(FaultOrder.allCases))
         let width = dice.pick([nil, 1 + dice.below(200)])
