@@ -89,10 +89,17 @@ public struct Trend: Hashable, Codable, Sendable {
     /// Adds stalls of which only the first and the last moment are known, as if they had come evenly between them.
     mutating func add(_ count: Int64, from first: Timestamp, to last: Timestamp, in span: TimeSpan) {
         let end = span.part(of: last, among: Self.parts)
-        let start = min(span.part(of: first, among: Self.parts), end)
+        add(count, inParts: min(span.part(of: first, among: Self.parts), end)...end)
+    }
+
+    /// Adds stalls that came evenly in several parts.
+    ///
+    /// - Parameter parts: From 0; nothing is added if they are out of range.
+    public mutating func add(_ count: Int64, inParts parts: ClosedRange<Int>) {
+        guard parts.lowerBound >= 0, parts.upperBound < Self.parts else { return }
         var left = max(0, count)
-        for part in start...end {
-            let share = left / Int64(end - part + 1)
+        for part in parts {
+            let share = left / Int64(parts.upperBound - part + 1)
             add(share, inPart: part)
             left -= share
         }

@@ -37,13 +37,13 @@ struct FaultQuestion: Sendable {
     // MARK: The rows that are summed
 
     enum Rows {
-        /// Includes stalls that run records only counted.
         case faults
-        /// Only stalls with a host.
+        /// With the host of each.
         case hosts
     }
 
-    /// A table of rows `f, service, release, verdict, host, c, n, t, l, m, a, z`: fault, names, count, reports, total, longest, moment, first, last.
+    /// A table of rows `f, service, release, verdict, host, c, n, t, l, m, a, z`, also of stalls that run records only counted: fault, names,
+    /// count, reports, total, longest, moment, first, last.
     private func rows(_ kind: Rows, of roots: [String]? = nil) -> String {
         var filters = SQLCondition.among(query.choices)
         if let roots { filters = filters && .among([("fingerprint", aliases.members(of: roots))]) }
@@ -71,7 +71,7 @@ struct FaultQuestion: Sendable {
             """
         )
         // A run record has no verdicts of its counted stalls.
-        if kind == .faults, query.verdicts.isEmpty { selects.append(counted(roots)) }
+        if query.verdicts.isEmpty { selects.append(counted(roots)) }
         return "(\(selects.joined(separator: " UNION ALL ")))"
     }
 
@@ -162,7 +162,9 @@ struct FaultQuestion: Sendable {
             )
         }
         for row in try await hosts { faults[row.text(0)]?.addReports(try row.number(2), host: row.text(1)) }
-        for row in try await trend { faults[row.text(0)]?.addToTrend(try row.number(2), part: try row.number(1)) }
+        for row in try await trend {
+            faults[row.text(0)]?.addToTrend(try row.number(3), from: try row.number(1), to: try row.number(2))
+        }
     }
 
     /// When each service and release had each fault for the first time in the range.
@@ -196,12 +198,13 @@ struct FaultQuestion: Sendable {
 
     private func trend(of roots: [String]) async throws -> [TabbedAnswer.Row] {
         let (since, length) = (query.since.sinceEpoch, query.until.nanoseconds(since: query.since))
+        func part(of moment: String) -> String {
+            "toInt64(floor(toFloat64(\(moment) - \(since)) / \(max(1, length)) * \(Trend.parts)))"
+        }
+        // Of stalls that were only counted, the first and the last moment are known.
         return try await ask(
-            [
-                "f", "toInt64(floor(toFloat64(m - \(since)) / \(max(1, length)) * \(Trend.parts))) AS part",
-                SQLSum.saturated("c"),
-            ],
-            "FROM \(rows(.faults, of: roots)) GROUP BY f, part"
+            ["f", "\(part(of: "if(n = 0, a, m)")) AS start", "\(part(of: "m")) AS part", SQLSum.saturated("c")],
+            "FROM \(rows(.faults, of: roots)) GROUP BY f, start, part"
         )
     }
 

@@ -58,6 +58,12 @@ struct SQLiteParts {
                 [query.team, first, end]
             )
         }
+        if query.verdicts.isEmpty {
+            parts.add(
+                "SELECT fingerprint, host, 0 AS reports FROM counted WHERE team = ? AND first >= ? AND first < ?",
+                [query.team, query.since.sinceEpoch, query.until.sinceEpoch],
+            )
+        }
         return parts.table("host, reports")
     }
 

@@ -84,15 +84,19 @@ extension SQLiteQuestion {
             faults[row["fingerprint"] as String]?.addReports(row["reports"], host: row["host"])
         }
         let (since, length) = (query.since.sinceEpoch, query.until.nanoseconds(since: query.since))
+        func part(of moment: String) -> String {
+            "CAST(1.0 * (\(moment) - \(since)) / \(max(1, length)) * \(Trend.parts) AS INTEGER)"
+        }
+        // Of stalls that were only counted, the first and the last moment are known.
         for row in try fetch(
             hours,
             """
-            SELECT fingerprint, CAST(1.0 * (moment - \(since)) / \(max(1, length)) * \(Trend.parts) AS INTEGER) AS part,
+            SELECT fingerprint, \(part(of: "CASE reports WHEN 0 THEN first ELSE moment END")) AS start, \(part(of: "moment")) AS part,
                 CAST(total(count) AS INTEGER) AS count
-            FROM part GROUP BY 1, 2
+            FROM part GROUP BY 1, 2, 3
             """
         ) {
-            faults[row["fingerprint"] as String]?.addToTrend(row["count"], part: row["part"])
+            faults[row["fingerprint"] as String]?.addToTrend(row["count"], from: row["start"], to: row["part"])
         }
     }
 

@@ -65,25 +65,28 @@ extension Fault {
         share = watchedNs > 0 ? min(1, Double(totalNs) / Double(watchedNs)) : nil
     }
 
-    /// Adds reports to those of their service, release and verdict.
+    /// Adds reports to those of their service, release and verdict; 0 for stalls that were only counted.
     package mutating func addReports(_ reports: Int64, service: String, release: String, verdict: String) {
         Self.add(reports, of: service, to: &services)
         Self.add(reports, of: release, to: &releases)
         Self.add(reports, of: verdict, to: &verdicts)
     }
 
-    /// Adds reports to those of their host.
+    /// Adds reports to those of their host; 0 for stalls that were only counted.
     package mutating func addReports(_ reports: Int64, host: String) { Self.add(reports, of: host, to: &hosts) }
 
     private static func add(_ reports: Int64, of name: String, to counts: inout [String: Int64]) {
-        guard !name.isEmpty, reports > 0, counts[name] != nil || counts.count < nameLimit else { return }
+        guard !name.isEmpty, reports >= 0, counts[name] != nil || counts.count < nameLimit else { return }
         counts[name] = (counts[name] ?? 0).addingSaturated(reports)
     }
 
-    /// Adds stalls to a part of the range. A counted stall can be beyond its ends.
-    package mutating func addToTrend(_ count: Int64, part: Int64) {
-        trend.add(count, inPart: min(max(0, Int(clamping: part)), Trend.parts - 1))
+    /// Adds stalls that came evenly in the parts of the range from `start` to `end`. Those that were only counted can be beyond its ends.
+    package mutating func addToTrend(_ count: Int64, from start: Int64, to end: Int64) {
+        let (start, end) = (Self.part(start), Self.part(end))
+        trend.add(count, inParts: min(start, end)...end)
     }
+
+    private static func part(_ number: Int64) -> Int { min(max(0, Int(clamping: number)), Trend.parts - 1) }
 
     /// Adds another fingerprint of it.
     package mutating func addAlias(_ alias: String) {

@@ -310,10 +310,10 @@ struct StoreContract {
     /// A run's counts are those of its latest record; its time is that within the range.
     func runs() async throws {
         try await withStore { store in
-            let start = Self.now.advanced(byNanoseconds: -7_200_000_000_000)
+            let start = Self.now.advanced(byNanoseconds: -7 * 3_600_000_000_000)
             var run = RunRecord(
                 startedAt: start,
-                updatedAt: start.advanced(byNanoseconds: 3_600_000_000_000),
+                updatedAt: start.advanced(byNanoseconds: 6 * 3_600_000_000_000),
                 host: .init(name: "web1"),
                 service: .init(name: "shop"),
                 process: .init(pid: 7),
@@ -325,7 +325,14 @@ struct StoreContract {
             run.repeated = ["main", "nio"].map { label in
                 .init(
                     fingerprint: fault,
-                    repeats: .init(count: 3, report: nil, firstAt: start, lastAt: start, totalNs: 900, longestNs: 400),
+                    repeats: .init(
+                        count: 3,
+                        report: nil,
+                        firstAt: start,
+                        lastAt: run.updatedAt,
+                        totalNs: 900,
+                        longestNs: 400
+                    ),
                     label: label
                 )
             }
@@ -336,6 +343,10 @@ struct StoreContract {
             var list = try await store.faults(Self.query(), by: .total, limit: 10)
             #expect(list.faults.map(\.count) == [6])
             #expect(list.watchedNs == 3_600_000_000_000)
+            let counted = try #require(try await store.faults(Self.query(days: 1), by: .total, limit: 10).faults.first)
+            #expect(counted.reports == 0 && counted.hosts == ["web1": 0] && counted.services == ["shop": 0])
+            // Evenly, in parts of two hours.
+            #expect(counted.trend.counts.suffix(5) == [0, 1, 1, 2, 2])
             #expect(try await store.insert([Arrival(json: run.json(), team: "a", now: Self.now), first]) == 1)
             list = try await store.faults(Self.query(), by: .total, limit: 10)
             #expect(list.faults.isEmpty)
