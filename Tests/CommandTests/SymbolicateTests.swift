@@ -81,5 +81,9 @@ struct SymbolicateTests {
                 run.errors.split(separator: "\n").count { $0.contains("/usr/bin/env: is of another build") } == 1
             )
         }
+        // The page comes first, where both go to a terminal.
+        let words = "exec '\(CommandRun.executable.path)' show latest '\(fixture.path)' 2>&1"
+        let lines = try CommandRun(tool: "/bin/sh", ["-c", words]).output.split(separator: "\n")
+        #expect(lines.count > 2 && lines.last?.contains("/usr/bin/env: is of another build") == true, "\(lines)")
     }
 }

@@ -117,7 +117,9 @@ struct ShowCommand: ParsableCommand {
     }
 
     private func show(_ found: StallReport, _ catalog: Catalogs) throws {
-        let report = try withNames(found)
+        let (report, problems) = try withNames(found)
+        // After the page: its reader is not to begin with files that do not fit.
+        defer { for problem in problems { Output.note(problem.description) } }
         guard format == .text else { return try Output.writeJSON(report) }
         let terminal = screen.terminal()
         var brief = StallBrief(report: report, repeats: catalog.repeats(of: found), style: style(on: terminal))
@@ -191,16 +193,15 @@ struct ShowCommand: ParsableCommand {
         throw failure.map { CommandFailure($0) } ?? CommandFailure(catalog.nothingFound(by: chosen))
     }
 
-    /// Adds the names that can be found now. Libraries without symbols are common, so they cause no note.
-    private func withNames(_ report: StallReport) throws(CommandFailure) -> StallReport {
+    /// Adds the names that can be found now, and says what did not help. Libraries without symbols are common, so they are no problem.
+    private func withNames(_ report: StallReport) throws(CommandFailure) -> (StallReport, [SymbolProblem]) {
         let search = try symbolFiles.search(server: DebugInfoServer(patience: .seconds(5)))
         let budget = SymbolicationBudget(time: .seconds(10), memory: 1 << 30, inflates: true)
         let naming = ReportNaming(symbolicator: Symbolicator(search: search))
         let findings = naming.findings(for: report, budget: budget)
-        for problem in findings.problems + naming.unusedFiles
-        where ![.missingFile, .noLines, .noBuildID].contains(problem.code) {
-            Output.note(problem.description)
+        let problems = (findings.problems + naming.unusedFiles).filter {
+            ![.missingFile, .noLines, .noBuildID].contains($0.code)
         }
-        return findings.amendment.applied(to: report)
+        return (findings.amendment.applied(to: report), problems)
     }
 }
