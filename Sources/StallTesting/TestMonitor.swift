@@ -19,6 +19,7 @@ package final class TestMonitor: Sendable {
     private let directory: String
     private let monitor: StallMonitor
     private let questions: Questions
+    private let stoppedNotice = StoppedNotice()
 
     private init() {
         let (ledger, directory) = (TestLedger(), Self.directory)
@@ -72,11 +73,11 @@ package final class TestMonitor: Sendable {
         if isSettled == true { return ledger.judge(number, directory) }
         let name = ledger.name(of: number) ?? "a test"
         ledger.forget(number)
-        let reason =
-            isSettled == nil
-            ? "\(monitor.disarmed ?? StallMonitorError(.stopped))"
-            : "The monitor did not answer for \(Self.patience) s."
-        Self.say("\(name) was not judged. \(reason)")
+        if isSettled != nil {
+            Self.say("\(name) was not judged. The monitor did not answer for \(Self.patience) s.")
+        } else if let line = stoppedNotice.line(about: name, "\(monitor.disarmed ?? StallMonitorError(.stopped))") {
+            Self.say(line)
+        }
         return []
     }
 
@@ -128,6 +129,23 @@ package final class TestMonitor: Sendable {
     package static func say(_ text: String) {
         let line = "StallTesting: \(text)\n"
         _ = unsafe line.utf8.withContiguousStorageIfAvailable { unsafe write(STDERR_FILENO, $0.baseAddress, $0.count) }
+    }
+}
+
+/// What is said when the monitor does not run any more: once, although all later tests are not judged, either.
+final class StoppedNotice: Sendable {
+    private let said = ForkSafeMutex<String?>(nil)
+
+    /// - Parameters:
+    ///   - name: The name of a test that is not judged.
+    ///   - reason: Why not, as a sentence.
+    /// - Returns: Nil if that reason was the last one, too.
+    func line(about name: String, _ reason: String) -> String? {
+        let isNew = said.withLock { said in
+            defer { said = reason }
+            return said != reason
+        }
+        return isNew ? "\(name) was not judged, and no later test is. \(reason)" : nil
     }
 }
 

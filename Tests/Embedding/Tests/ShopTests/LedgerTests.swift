@@ -38,6 +38,14 @@ import Testing
         }
     }
 
+    /// There was a line for each test.
+    @Test func passesWithOneLineIfTheMonitorDoesNotRun() {
+        let notice = StoppedNotice()
+        #expect(notice.line(about: "a()", "No threads.") == "a() was not judged, and no later test is. No threads.")
+        #expect(notice.line(about: "b()", "No threads.") == nil && notice.line(about: "c()", "No threads.") == nil)
+        #expect(notice.line(about: "d()", "Stopped.")?.contains("d()") == true)
+    }
+
     /// Each of them once looked at all others at its end: then this took hours.
     @Test(.timeLimit(.minutes(5))) func passesWithManyTestsAtOnce() async {
         await judge((0..<50_000).map { _ in begin() })
