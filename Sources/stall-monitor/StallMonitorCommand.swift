@@ -47,6 +47,7 @@ struct StallMonitorCommand: AsyncParsableCommand {
         Output.reserveStandardStreams()
         SignalSources.endOnQuit()
         let given = Array(CommandLine.arguments.dropFirst())
+        if CompletedCommand.isAsked(by: given) { return CompletedCommand.main(given) }
         do {
             try RawArguments.check()
             let defaults = try defaults(of: given)
@@ -63,9 +64,9 @@ struct StallMonitorCommand: AsyncParsableCommand {
         }
     }
 
-    /// Nil without a file, and while a shell requests completions.
+    /// Nil without a file.
     private static func defaults(of arguments: [String]) throws -> CommandDefaults? {
-        guard let file = CommandDefaults.path, arguments.first?.hasPrefix("---completion") != true else { return nil }
+        guard let file = CommandDefaults.path else { return nil }
         do throws(CommandFailure) {
             return try CommandDefaults(arguments, of: CommandDescription.read(of: Self.self), file: file)
         } catch {

@@ -278,6 +278,26 @@ struct CompletionTests {
         #expect(Completions.offered(["a b", "-f", "a\nb", "", "ok", "OK1", "ok"], "o") == ["ok", "OK1"])
     }
 
+    @Test(
+        "bash completes gate's options without the name of its default subcommand, too, and its subcommands and theirs",
+        arguments: [
+            (["gate", "--max-st"], "--max-stalls"), (["gate", "--aga"], "--against"),
+            (["gate", "jud"], "judge"), (["gate", "judge", "--aga"], "--against"),
+            (["gate", "run", "--rep"], "--repeat"),
+            (["li"], "list"),
+        ]
+    )
+    func gate(words: [String], completion: String) throws {
+        let script = try CommandRun("--generate-completion-script", "bash").output
+        let all = ["stall-monitor"] + words
+        let ask = """
+            COMP_WORDS=(\(all.joined(separator: " "))); COMP_CWORD=\(words.count); COMP_LINE="${COMP_WORDS[*]}"; COMP_POINT=${#COMP_LINE}
+            _stall-monitor stall-monitor '\(all[words.count])' '\(all[words.count - 1])'; echo "${COMPREPLY[*]}"
+            """
+        let run = try CommandRun(tool: "/bin/bash", ["-c", script + "\n" + ask])
+        #expect(run.output == completion + "\n", "\(run)")
+    }
+
     @Test("sample completes process ids")
     func processes() throws {
         let found = try offered(["stall-monitor", "sample", ""], for: ["sample", "--", "positional@0"])
