@@ -85,12 +85,21 @@ struct StallMonitorCommand: AsyncParsableCommand {
             }
             let message = message(for: error)
             let description = try CommandDescription.read(of: Self.self)
+            let hint =
+                UsageHint.unknownOption(message, in: given, of: description)
+                ?? UsageHint.unknownOption(behind: message, in: given, of: description)
             // The parser repeats arguments as they are, and a script may pass on whatever it was given.
-            let better = (UsageHint.unknownOption(message, in: given, of: description) ?? message)
-                .split(separator: "\n", omittingEmptySubsequences: false)
+            let better = (hint ?? message).split(separator: "\n", omittingEmptySubsequences: false)
                 .map { VisibleText.of(String($0), limit: 2000) }.joined(separator: "\n")
             guard better != message else { throw error }
-            Output.error(fullMessage(for: error).replacing(message, with: better, maxReplacements: 1) + "\n")
+            let full = fullMessage(for: error)
+            if hint == nil {
+                Output.error(full.replacing(message, with: better, maxReplacements: 1) + "\n")
+            } else {
+                // Between the message and this the parser describes what it missed.
+                let usage = full.firstRange(of: "\nUsage:").map { full[$0.lowerBound...] } ?? ""
+                Output.error("Error: \(better)\(usage)\n")
+            }
             throw ExitCode.validationFailure
         }
     }

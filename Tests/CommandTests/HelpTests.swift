@@ -142,6 +142,12 @@ struct NoReportsTests {
             (["list", "--max-stalls", "3"], "Unknown option '--max-stalls'; 'gate judge' and others have it\n"),
             (["top", "--live"], "Unknown option '--live'\nUsage: stall-monitor top "),
             (["--versio"], "Unknown option '--versio'; did you mean '--version'?\n"),
+            // The parser has another message for these.
+            (["export", "--frmat", "csv", "reports"], "Unknown option '--frmat'; did you mean '--format'?\nUsage:"),
+            (["watch", "12", "--report", "reports"], "Unknown option '--report'; did you mean '--reports'?\nUsage:"),
+            (["watch", "-d", "reports"], "Unknown option '-d'\nUsage:"),
+            (["show", "--ful"], "Unknown option '--ful'; did you mean '--full'?\nUsage:"),
+            (["sample", "--nam=redis"], "Unknown option '--nam'; did you mean '--name'?\nUsage:"),
         ]
     )
     func unknownOption(_ words: [String], _ message: String) throws {
@@ -161,6 +167,20 @@ struct NoReportsTests {
         let run = try CommandRun(arguments: words)
         #expect(run.status == 64 && run.errors.contains(#"\u{1B}[31m\u{202E}"#), "\(run.errors)")
         #expect(!run.errors.unicodeScalars.contains { ["\u{1B}", "\u{202E}"].contains($0) })
+    }
+
+    @Test(
+        "an unknown option behind another mistake, and an option's value that looks like one, do not hide that mistake",
+        arguments: [
+            (["watch", "node", "--inspect", "server.js"], "'node' is not the number of a process"),
+            (["watch", "--threshold", "-5m", "1"], "'-5m' is invalid for '--threshold"),
+            (["list", "--since", "noon-ish", "--sinse", "1h"], "'noon-ish' is invalid for '--since"),
+        ]
+    )
+    func earlierMistake(_ words: [String], _ message: String) throws {
+        let run = try CommandRun(arguments: words)
+        #expect(run.status == 64 && run.errors.contains(message), "\(run.errors)")
+        #expect(!run.errors.contains("Unknown option"), "\(run.errors)")
     }
 
     @Test("top reports that nothing is watched there; a missing directory is an error")

@@ -47,9 +47,46 @@ enum UsageHint {
         let parts = message.split(separator: "'", maxSplits: 2)
         guard parts.count > 1, parts[0] == "Unknown option " else { return nil }
         let name = String(parts[1].drop { $0 == "-" })
+        return mistake(String(parts[1]), name, root.command(of: words), root)
+    }
+
+    /// The unknown option of a command line for which the parser has another message. Nil without one.
+    ///
+    /// The parser asks for what is missing first, and takes an unknown option's value for an argument: of 'export --frmat csv' it says that
+    /// '--format' is missing, and of 'watch --report DIR' that DIR is not a process. A word that stands before the option and is quoted in the
+    /// message is the first mistake: in 'watch node --inspect' the missing '--'.
+    static func unknownOption(behind message: String, in words: [String], of root: CommandDescription) -> String? {
         let command = root.command(of: words)
+        let own = words.prefix { $0 != "--" }.dropFirst(root.depth(of: words))
+        guard let index = firstUnknown(own, command) else { return nil }
+        guard !own[..<index].contains(where: { message.contains("'\($0)'") }) else { return nil }
+        let word = own[index].prefix { $0 != "=" }
+        return mistake(String(word), String(word.drop { $0 == "-" }), command, root)
+    }
+
+    private static func firstUnknown(_ words: ArraySlice<String>, _ command: CommandDescription) -> Int? {
+        var index = words.startIndex
+        while index < words.endIndex {
+            let word = words[index]
+            if let option = command.allArguments.first(where: { $0.isGiven(by: word) }) {
+                // The next word is its value, whatever it begins with.
+                if option.kind == "option", !word.contains("=") { index += 1 }
+            } else if word.hasPrefix("--") || word.count == 2 && word.hasPrefix("-") {
+                return index
+            }
+            index += 1
+        }
+        return nil
+    }
+
+    private static func mistake(
+        _ word: String,
+        _ name: String,
+        _ command: CommandDescription,
+        _ root: CommandDescription
+    ) -> String {
         let hint = near(name, command).map { "; did you mean '\($0)'?" } ?? owner(of: name, in: root)
-        return "Unknown option '\(parts[1])'\(hint)"
+        return "Unknown option '\(CommandFailure(word))'\(hint)"
     }
 
     private static func near(_ name: String, _ command: CommandDescription) -> String? {
