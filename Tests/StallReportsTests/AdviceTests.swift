@@ -51,6 +51,12 @@ struct AdviceTests {
             call: "ppoll",
             function: "Foundation.Process.waitUntilExit() -> ()"
         ),
+        Case(rule: "node_child", verdict: .blocked, call: "epoll_pwait", function: "node::SyncProcessRunner::Spawn"),
+        Case(rule: "node_file", verdict: .blocked, call: "openat", function: "node::fs::Open"),
+        Case(rule: "python_lock", verdict: .blocked, call: "futex", function: "take_gil", lock: .condition),
+        Case(rule: "java_monitor", verdict: .blocked, function: "ObjectMonitor::EnterI", lock: .condition),
+        Case(rule: "java_sleep", verdict: .blocked, function: "JVM_Sleep", lock: .condition),
+        Case(rule: "java_park", verdict: .blocked, function: "Unsafe_Park", lock: .condition),
         Case(rule: "child", verdict: .blocked, call: "wait4"),
         Case(rule: "fsync", verdict: .diskWait, call: "fdatasync"),
         Case(rule: "dns", verdict: .blocked, call: "poll", function: "getaddrinfo"),

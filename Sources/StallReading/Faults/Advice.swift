@@ -109,6 +109,53 @@ extension Advice {
             remedy: "Use terminationHandler, or await the child with swift-subprocess; give it a time limit."
         ),
         Rule(
+            name: "node_child",
+            verdicts: waits,
+            functions: ["node::SyncProcessRunner"],
+            likely: "execSync, execFileSync or spawnSync of node keeps the loop until the child process ends.",
+            remedy: "Use exec, execFile or spawn, and give the child a time limit."
+        ),
+        Rule(
+            name: "node_file",
+            verdicts: waits,
+            // On the loop's thread: what has a callback or a promise runs on another one.
+            functions: ["node::fs::"],
+            likely: "A synchronous function of node's fs, such as readFileSync, waits for a file.",
+            remedy: "Use the function of fs.promises, or the one with a callback."
+        ),
+        Rule(
+            name: "python_lock",
+            verdicts: waits,
+            functions: ["take_gil"],
+            likely:
+                "Another thread keeps Python's global lock (GIL): it is in a function written in C that does not release it, such as a regular expression.",
+            remedy:
+                "Do that thread's work in another process. 'stall-monitor sample PID --all' shows what the threads do while it lasts."
+        ),
+        Rule(
+            name: "java_monitor",
+            verdicts: waits,
+            functions: ["ObjectMonitor::enter", "ObjectMonitor::EnterI"],
+            likely: "Java code waits for a synchronized block or method that another thread is in.",
+            remedy:
+                "Keep slow work out of the block. 'jcmd PID Thread.print' shows, while it lasts, which thread holds the monitor."
+        ),
+        Rule(
+            name: "java_sleep",
+            verdicts: waits,
+            functions: ["JVM_Sleep"],
+            likely: "The thread sleeps on purpose: Thread.sleep.",
+            remedy: "Use a timer of the loop, or a scheduled executor."
+        ),
+        Rule(
+            name: "java_park",
+            verdicts: waits,
+            functions: ["Unsafe_Park"],
+            likely: "Java code waits for a lock, a future or a queue of java.util.concurrent.",
+            remedy:
+                "Go on when the result comes, and do not wait for it. 'jcmd PID Thread.print' shows, while it lasts, what the thread waits for."
+        ),
+        Rule(
             name: "child",
             verdicts: waits,
             calls: ["wait4", "waitid"],
