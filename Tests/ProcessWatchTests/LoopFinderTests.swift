@@ -39,11 +39,12 @@ struct LoopFinderTests {
         return search
     }
 
-    @Test("A thread that has waited where a loop would is looked at as often as before, others seldom after some time")
+    @Test("A thread that waited where a loop would, and a busy main thread, are looked at as before, others seldom")
     func pace() {
-        #expect(WatchedThread.pause(afterLooks: 39, mayHaveLoop: false) == 0)
-        #expect(WatchedThread.pause(afterLooks: 40, mayHaveLoop: false) > 0)
-        #expect(WatchedThread.pause(afterLooks: 4_000, mayHaveLoop: true) == 0)
+        #expect(WatchedThread.pause(afterLooks: 39, mayHaveLoop: false, isBusyMain: false) == 0)
+        #expect(WatchedThread.pause(afterLooks: 40, mayHaveLoop: false, isBusyMain: false) > 0)
+        #expect(WatchedThread.pause(afterLooks: 4_000, mayHaveLoop: true, isBusyMain: false) == 0)
+        #expect(WatchedThread.pause(afterLooks: 4_000, mayHaveLoop: false, isBusyMain: true) == 0)
     }
 
     @Test("A thread that sleeps where no loop waits is not asked for its place again until it has run")

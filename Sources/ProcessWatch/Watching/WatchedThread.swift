@@ -12,6 +12,9 @@ final class WatchedThread {
     /// How many looks to skip.
     private var pause = 0
     private var looks = 0
+    /// Whether the last look found it running.
+    private var wasRunning = false
+    private let isMain: Bool
     private(set) var loop: ObservedLoop?
     /// Whether its name may still change: new threads name themselves.
     var isNew: Bool { looks < Self.firstLooks }
@@ -24,7 +27,8 @@ final class WatchedThread {
     init?(threadID: Int32, ofProcess processID: Int32) {
         guard let files = ThreadFiles(threadID: threadID, ofProcess: processID) else { return nil }
         (self.threadID, self.files) = (threadID, files)
-        search = LoopFinder(isMainThread: threadID == processID)
+        isMain = threadID == processID
+        search = LoopFinder(isMainThread: isMain)
     }
 
     var name: String { files.name }
@@ -40,8 +44,13 @@ final class WatchedThread {
 
     /// How many looks to skip after so many, while no loop is known.
     ///
-    /// - Parameter mayHaveLoop: Whether it was found where a loop would wait. A busy loop rests so seldom that few looks find it at rest again.
-    static func pause(afterLooks looks: Int, mayHaveLoop: Bool) -> Int { looks < firstLooks || mayHaveLoop ? 0 : 19 }
+    /// - Parameters:
+    ///   - mayHaveLoop: Whether it was found where a loop would wait. A busy loop rests so seldom that few looks find it at rest again.
+    ///   - isBusyMain: Whether it is the main thread and was running. On a busy machine forty looks may find a loop always running, and a process
+    ///     has only one main thread, so these looks cost little.
+    static func pause(afterLooks looks: Int, mayHaveLoop: Bool, isBusyMain: Bool) -> Int {
+        looks < firstLooks || mayHaveLoop || isBusyMain ? 0 : 19
+    }
 
     /// Looks at the thread. While it has no known loop, this happens less often after some time.
     func look(_ context: WatchContext) -> Outcome {
@@ -51,7 +60,8 @@ final class WatchedThread {
             return .nothing
         }
         looks += 1
-        pause = Self.pause(afterLooks: looks, mayHaveLoop: search.likelyDescriptor != nil)
+        let mayHaveLoop = search.likelyDescriptor != nil
+        pause = Self.pause(afterLooks: looks, mayHaveLoop: mayHaveLoop, isBusyMain: wasRunning && isMain)
         if let shared {
             // Another thread may get the number for a loop of its own.
             if shared.isSet, files.hasClosed(epollSet: shared.descriptor) { self.shared = nil }
@@ -59,8 +69,10 @@ final class WatchedThread {
         }
         let time = MonotonicInstant.now
         guard let schedule = files.readSchedule() else { return .ended }
+        wasRunning = false
         guard search.needsPosition(schedule) else { return .nothing }
         guard let position = files.readPosition() else { return .nothing }
+        wasRunning = position == .running
         let reading = LoopFinder.Reading(position: position, schedule: schedule, time: time)
         let found = search.note(reading) { context.isOfLoop($0, files) }
         guard let place = found else { return .nothing }
