@@ -29,6 +29,19 @@ struct WatchRefusalTests {
         #expect(run.errors.contains(": \(sentence)") && run.errors.split(separator: "\n").count == 1, "\(run.errors)")
     }
 
+    @Test("Of several processes those that are there are watched; it says why the others are not, and exits with 1")
+    func oneOfSeveral() throws {
+        let target = try LoopTarget()
+        let watch = try WatchRunning(["2147483646", "\(target.pid)", "2"], directory: fixture.path)
+        try watch.waitForLoops(1)
+        #expect(watch.notes.contains { $0.contains("process 2147483646: there is no such process") }, "\(watch.notes)")
+        #expect(watch.notes.contains { $0.contains("process 2: this is a thread of the kernel") }, "\(watch.notes)")
+        target.send(SIGKILL)
+        #expect(try watch.status() == 1, "\(watch.notes)")
+        let none = try self.watch("2147483646", "2")
+        #expect(none.status == 1 && none.errors.split(separator: "\n").count == 2, "\(none.errors)")
+    }
+
     @Test("A process that has ended and one of which only the first thread has ended are distinguished")
     func zombie() throws {
         let parent = try TargetProcess("zombie")

@@ -48,8 +48,8 @@ struct WatchCommand: ParsableCommand {
             signal ends this command; the signal is not passed on then. If SIGINT, SIGTERM or SIGHUP came before, this command ends \
             with that one.
 
-            Exit code 0: the processes have ended, or SIGTERM ended it. 1: nothing could be watched (no such process or name, \
-            another user's, a kernel thread, or one that has ended), or reports are lost. 64: wrong usage. 127: there is no such \
+            Exit code 0: the processes have ended, or SIGTERM ended it. 1: nothing, or not every given process, could be watched \
+            (no such process or name, another user's, a kernel thread, or one that has ended), or reports are lost. 64: wrong usage. 127: there is no such \
             command. 126: the command cannot be run. 130: ended by Ctrl-C. 129: by SIGHUP. 131: by SIGQUIT.
             """
     )
@@ -142,7 +142,7 @@ struct WatchCommand: ParsableCommand {
         let ending = run.watch()
         let lost = run.close()
         switch ending {
-        case .ended, .terminated: if lost > 0 { throw ExitCode.failure }
+        case .ended, .terminated: if lost > 0 || run.isIncomplete { throw ExitCode.failure }
         case .interrupted(let signal): throw ExitCode(128 + signal)
         case .commandEnded(let status): throw ExitCode(status)
         }

@@ -24,6 +24,8 @@ struct WatchRun {
     private let watcher: ProcessWatch
     private let started = Timestamp.now()
     private var child: StartedCommand?
+    /// Whether one of the given processes could not be watched.
+    private(set) var isIncomplete = false
     /// Whether a signal that was to end both has been passed on to the command.
     private var isToEnd = false
     private var rounds = 0
@@ -86,9 +88,9 @@ struct WatchRun {
         if let name = options.name {
             let found = ProcessWatch.processes(named: name)
             guard !found.isEmpty else { throw CommandFailure("there is no process named \(name)") }
-            try add(found, toleratesSome: true)
+            _ = try add(found)
         } else if options.command.isEmpty {
-            try add(options.processIDs, toleratesSome: false)
+            isIncomplete = try add(options.processIDs)
         } else {
             let child = try StartedCommand.given(options.command, adoptsOrphans: options.follow)
             self.child = child
@@ -100,21 +102,24 @@ struct WatchRun {
         }
     }
 
-    private func add(_ processes: [Int32], toleratesSome: Bool) throws {
+    /// Of several processes those that can be watched are, and it is said of the others why not: one may have ended since it was looked up.
+    ///
+    /// - Returns: Whether one is not watched.
+    /// - Throws: Why none is.
+    private func add(_ processes: [Int32]) throws -> Bool {
         var failures: [CommandFailure] = []
         for id in processes {
             do throws(CaptureError) {
                 try watcher.add(id)
             } catch {
-                let failure = CommandFailure("process \(id): \(error.sentence)")
-                guard toleratesSome else { throw failure }
-                failures.append(failure)
+                failures.append(CommandFailure("process \(id): \(error.sentence)"))
             }
         }
         // The last of them is the command's own failure if nothing is left to watch.
         let failure = failures.count == processes.count ? failures.popLast() : nil
         for failure in failures { Output.note(failure.message) }
         if let failure { throw failure }
+        return !failures.isEmpty
     }
 
     /// Watches until nothing is left to watch, or a signal arrives.
