@@ -174,6 +174,21 @@ struct AdviceTests {
         }
     }
 
+    @Test("of a program that has names of some functions it is not said that it has none")
+    func someNames() throws {
+        var report = Sample.recovered()
+        report.isProvisional = true
+        let module = try #require(report.culpritFrame?.module)
+        #expect(try #require(report.missingNames).contains(" has symbols of only some functions here, so the others "))
+        for stack in report.stacks.indices {
+            for frame in report.stacks[stack].frames.indices where report.stacks[stack].frames[frame].module == module {
+                report.stacks[stack].frames[frame].function = nil
+                report.stacks[stack].frames[frame].symbol = nil
+            }
+        }
+        #expect(try #require(report.missingNames).contains(" has no symbols here, so its functions have no names "))
+    }
+
     @Test("a verdict that this version does not know gets no advice")
     func later() { #expect(Advice.of(Case(rule: "", verdict: Verdict(rawValue: "haunted")).report) == nil) }
 }

@@ -47,9 +47,22 @@ extension StallReport {
         let module = culpritFrame.flatMap { modules.module(of: $0) }
         let name = module.map { fileName(ofPath: $0.path) } ?? "The program"
         let build = module?.buildID.map { " (build id \($0))" } ?? ""
-        return "\(name) has no symbols here, so its functions have no names and the culprit is a guess; "
+        // Programs that export functions to their modules, as redis does, have the names of these.
+        let missing =
+            hasNames(inModule: culpritFrame?.module)
+            ? "symbols of only some functions here, so the others have no names"
+            : "no symbols here, so its functions have no names"
+        return "\(name) has \(missing) and the culprit is a guess; "
             + "'stall-monitor symbolicate DIR --symbols FILE' names them, with a FILE of the same build\(build)"
             + (module.map { Self.isOfPackage($0.path) } == true ? Self.packageRemedy : ".")
+    }
+
+    /// Whether a function of this module on a stack has a name.
+    private func hasNames(inModule index: Int?) -> Bool {
+        guard let index else { return false }
+        return stacks.contains { stack in
+            stack.frames.contains { $0.module == index && ($0.function ?? $0.symbol) != nil }
+        }
     }
 
     /// Whoever has a program from a distribution has no such file.
