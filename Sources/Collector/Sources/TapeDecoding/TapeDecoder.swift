@@ -1,4 +1,4 @@
-public import StallReports
+package import StallReports
 
 /// Decodes a document that simdjson parsed, in a fraction of the time of Foundation's `JSONDecoder`.
 ///
@@ -24,7 +24,7 @@ package struct TapeDecoder: Decoder {
 
     /// Whether the value is a report that the reports' own decoder accepts. False if only that decoder, or this one, can tell. This reads each
     /// value once, and takes a fraction of the time of decoding them.
-    public var isReport: Bool { tape.has(.report, index) }
+    package var isReport: Bool { tape.has(.report, index) }
 
     fileprivate init(tape: JSONTape, index: Int) { (self.tape, self.index) = (tape, index) }
 
@@ -47,7 +47,7 @@ package struct TapeDecoder: Decoder {
 // Parts of a document, for a few of them: each is searched among all members.
 extension TapeDecoder {
     /// The value of an object's first member of this name. Nil if it is missing or null, or if this is no object.
-    public subscript(name: StaticString) -> TapeDecoder? {
+    package subscript(name: StaticString) -> TapeDecoder? {
         guard tape.kind(index) == .object, let value = tape.member(name, of: index), tape.kind(value) != .null else {
             return nil
         }
@@ -55,7 +55,7 @@ extension TapeDecoder {
     }
 
     /// A list's elements. Empty if this is no list.
-    public var elements: [TapeDecoder] {
+    package var elements: [TapeDecoder] {
         guard tape.kind(index) == .array else { return [] }
         var (elements, element): ([TapeDecoder], Int) = ([], index + 1)
         while element < tape.next(index) - 1 {
@@ -66,13 +66,13 @@ extension TapeDecoder {
     }
 
     /// Nil if it is no text, or one that the reports' own decoder may shorten.
-    public var text: String? { try? tape.string(index) }
+    package var text: String? { try? tape.string(index) }
     /// Nil if it is no whole number of 64 bits.
-    public var whole: Int64? { tape.kind(index) == .signed ? Int64(bitPattern: tape.number(index)) : nil }
+    package var whole: Int64? { tape.kind(index) == .signed ? Int64(bitPattern: tape.number(index)) : nil }
     /// Nil if it is neither true nor false.
-    public var truth: Bool? { try? decode(Bool.self) }
+    package var truth: Bool? { try? decode(Bool.self) }
     /// Nil if it is no time.
-    public var moment: Timestamp? { text.flatMap { Timestamp(rfc3339: $0) } }
+    package var moment: Timestamp? { text.flatMap { Timestamp(rfc3339: $0) } }
 }
 
 extension TapeDecoder: SingleValueDecodingContainer {
