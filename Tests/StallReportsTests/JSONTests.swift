@@ -80,6 +80,16 @@ struct JSONTests {
         #expect(throws: DecodingError.self) { try ParsedJSON(Array(#"{"text":""#.utf8) + [0xff] + Array(#""}"#.utf8)) }
     }
 
+    @Test("a type finds in its decoder what it is given")
+    func passesUserInfo() throws {
+        struct Told: Decodable {
+            let text: String?
+            init(from decoder: any Decoder) { text = decoder.userInfo[.told] as? String }
+        }
+        let read = try ReportJSON.decode([Told].self, from: Array("[0,{}]".utf8), userInfo: [.told: "x"])
+        #expect(read.map(\.text) == ["x", "x"])
+    }
+
     @Test("a dictionary of any size is read, the first of two members of one name")
     func readsLargeDictionary() throws {
         let names = (0..<1000).map { "name \($0)" }
@@ -223,4 +233,8 @@ private struct Nested: Encodable {
         try object.encodeNil(forKey: .list)
         try 5.encode(to: container.superEncoder())
     }
+}
+
+extension CodingUserInfoKey {
+    fileprivate static let told = CodingUserInfoKey(rawValue: "told")!
 }

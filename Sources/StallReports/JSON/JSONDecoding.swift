@@ -9,7 +9,7 @@ struct JSONDecoding: Decoder {
     init(_ json: ParsedJSON, at node: Int = 0) { (self.json, self.node) = (json, node) }
 
     var codingPath: [any CodingKey] { json.path(of: node) }
-    var userInfo: [CodingUserInfoKey: Any] { [:] }
+    var userInfo: [CodingUserInfoKey: Any] { json.userInfo }
 
     func container<Key: CodingKey>(keyedBy type: Key.Type) throws -> KeyedDecodingContainer<Key> {
         guard json[node].kind == .object else { throw json.mismatch([String: Any].self, at: node) }

@@ -27,14 +27,16 @@ final class ParsedJSON {
 
     private let document: [UInt8]
     private let nodes: [Node]
+    /// For the values' decoders.
+    let userInfo: [CodingUserInfoKey: any Sendable]
 
     /// - Throws: `DecodingError.dataCorrupted` without a path, if it is not JSON in UTF-8.
-    init(_ document: [UInt8]) throws {
+    init(_ document: [UInt8], userInfo: [CodingUserInfoKey: any Sendable] = [:]) throws {
         var parser = JSONParser(document)
         guard document.count < UInt32.max, (try? UTF8Span(validating: document.span)) != nil, parser.parse() else {
             throw DecodingError.dataCorrupted(.init(codingPath: [], debugDescription: "not JSON"))
         }
-        (self.document, nodes) = (document, parser.nodes)
+        (self.document, nodes, self.userInfo) = (document, parser.nodes, userInfo)
     }
 
     subscript(node: Int) -> Node { nodes[node] }

@@ -1,5 +1,5 @@
 /// Encodes and decodes JSON, with limits that are checked before the parser reads the first byte.
-package enum ReportJSON {
+public enum ReportJSON {
     /// The deepest accepted nesting. A report needs six levels; the rest is room for unknown additions.
     static let maximumDepth = 64
 
@@ -21,6 +21,21 @@ package enum ReportJSON {
         } catch {
             throw ReportError(.malformed, detail: (error as? DecodingError).map(text(for:)))
         }
+    }
+
+    /// Decodes JSON of another program, of which nothing is trusted: no number or name in it takes long or does harm, unlike in Foundation's
+    /// `JSONDecoder`. It must be UTF-8, with at most 64 levels of nesting. Any thread.
+    ///
+    /// - Parameter userInfo: What the type's `init(from:)` finds in its decoder.
+    /// - Throws: ``ReportError`` if there are more levels, or it is cut off; `DecodingError` if it is not JSON or not of this type; and what the
+    ///   type throws itself.
+    public static func decode<Value: Decodable>(
+        _ type: Value.Type,
+        from bytes: [UInt8],
+        userInfo: [CodingUserInfoKey: any Sendable] = [:]
+    ) throws -> Value {
+        try checkShape(of: bytes)
+        return try Value(from: JSONDecoding(try ParsedJSON(bytes, userInfo: userInfo)))
     }
 
     /// Whether a document with the schema `found` can be read as one of `schema`. This includes a later minor version

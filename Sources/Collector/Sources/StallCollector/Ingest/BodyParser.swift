@@ -1,4 +1,3 @@
-import Foundation
 import GzipCompression
 import HTTPTypes
 import StallReports
@@ -158,7 +157,7 @@ struct BodyParser {
     private mutating func parseTelemetry(_ body: [UInt8], _ coding: BodyCoding) async throws {
         let json = try unpacked(body, coding)
         parsed.bytes = json.count
-        // The unpacked text, its copy for the decoder, and its structure.
+        // The unpacked text, the texts of its values, and its structure.
         let decodedBytes = Self.decodingBytes(json).addingSaturated(2 * json.count)
         guard decodedBytes <= limits.waitingBytes else {
             throw Refusal(.contentTooLarge, "it has too many values; send fewer log records at a time")
@@ -167,7 +166,7 @@ struct BodyParser {
         defer { share.shrink(by: decodedBytes) }
         let request: TelemetryLogs
         do {
-            request = try TelemetryLogs.decoded(Data(json), records: limits.records)
+            request = try TelemetryLogs.decoded(json, records: limits.records)
         } catch is TelemetryLogs.TooMany {
             throw tooMany
         } catch {

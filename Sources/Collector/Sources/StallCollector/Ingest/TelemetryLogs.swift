@@ -1,4 +1,4 @@
-import Foundation
+import StallReports
 import Synchronization
 
 /// A request of an OpenTelemetry log exporter: OTLP over HTTP in its JSON encoding. Only the fields that stalls use are decoded.
@@ -22,54 +22,12 @@ struct TelemetryLogs: Decodable {
 
     /// - Parameter limit: The largest number of records. A record can be two bytes, and takes a hundred when it is decoded.
     /// - Throws: ``TooMany``, or why it has another form.
-    static func decoded(_ json: Data, records limit: Int) throws -> TelemetryLogs {
-        // The decoder also reads UTF-16 and UTF-32, in which a long word would not be found. Only in these JSON has bytes of zero.
-        guard !json.contains(0) else { throw OtherEncoding() }
-        guard !hasLongWord(json) else { throw LongWord() }
-        let decoder = JSONDecoder()
-        decoder.userInfo[Room.key] = Room(limit)
-        return try decoder.decode(TelemetryLogs.self, from: json)
+    static func decoded(_ json: [UInt8], records limit: Int) throws -> TelemetryLogs {
+        try ReportJSON.decode(TelemetryLogs.self, from: json, userInfo: [Room.key: Room(limit)])
     }
 
     /// There are more records than the limit.
     struct TooMany: Error {}
-
-    /// It is not UTF-8, in which JSON is sent (RFC 8259).
-    struct OtherEncoding: Error {}
-
-    /// There is a number or a member's name that is longer than any of a request.
-    struct LongWord: Error {}
-
-    /// In bytes. A number of 64 bits has twenty.
-    private static let longest = (number: 64, name: 256)
-
-    /// Whether there is a number or a member's name that could do harm. At some numbers of 168 digits and more, Foundation's decoder ends the
-    /// process (Swift 6.3). It hashes each name, and for one of accents that takes the square of their number.
-    private static func hasLongWord(_ json: Data) -> Bool {
-        var (number, text) = (0, 0)
-        var (isText, isEscaped) = (false, false)
-        for byte in json {
-            if isText {
-                isText = isEscaped || byte != UInt8(ascii: "\"")
-                isEscaped = !isEscaped && byte == UInt8(ascii: "\\")
-                text += 1
-                continue
-            }
-            switch byte {
-            case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "e"), UInt8(ascii: "E"),
-                UInt8(ascii: "+"), UInt8(ascii: "-"):
-                number += 1
-                if number > longest.number { return true }
-                continue
-            case UInt8(ascii: "\""): (isText, text) = (true, 0)
-            // What comes before it is a name.
-            case UInt8(ascii: ":"): if text > longest.name { return true }
-            default: break
-            }
-            number = 0
-        }
-        return false
-    }
 
     /// For how many more records there is room.
     private final class Room: Sendable {
@@ -125,9 +83,7 @@ struct TelemetryLogs: Decodable {
 
             init(from decoder: any Decoder) throws {
                 let fields = try decoder.container(keyedBy: CodingKeys.self)
-                let name = try fields.decodeIfPresent(String.self, forKey: .key) ?? ""
-                // The names of attributes are hashed, too. No stall has a longer one.
-                key = name.utf8.count > longest.name ? "" : name
+                key = try fields.decodeIfPresent(String.self, forKey: .key) ?? ""
                 value = (try? fields.decode(Value.self, forKey: .value)) ?? .other
             }
 
@@ -163,13 +119,8 @@ struct TelemetryLogs: Decodable {
 
         init(from decoder: any Decoder) throws {
             let container = try decoder.singleValueContainer()
-            if let number = try? container.decode(Int64.self) {
-                value = number
-            } else if let number = Int64(try container.decode(String.self)) {
-                value = number
-            } else {
-                throw DecodingError.dataCorruptedError(in: container, debugDescription: "it is no 64-bit number")
-            }
+            let text = try? container.decode(String.self)
+            value = try text.flatMap { Int64($0) } ?? container.decode(Int64.self)
         }
     }
 }
