@@ -1,3 +1,4 @@
+import Glibc
 import Hummingbird
 import HummingbirdCore
 public import Logging
@@ -9,6 +10,8 @@ public import UnixSignals
 /// The server: it receives reports, answers queries, shows pages, and removes old reports.
 public struct Collector: Service {
     private let application: any ApplicationProtocol
+    /// Where it listens, in words.
+    private let address: String
 
     /// Prepares a server, which does not listen before ``run()``.
     ///
@@ -23,6 +26,7 @@ public struct Collector: Service {
         var options = options
         options.proxies = Set(try options.proxies.map(Self.address))
         let (port, metrics) = (options.port, CollectorMetrics())
+        address = "\(options.host.contains(":") ? "[\(options.host)]" : options.host):\(port)"
         let audit = try options.audit.map { path throws(CollectorError) in try AuditLog(path: path) }
         audit?.write(.init(action: "start", outcome: "ok"))
         let tokens = options.tokens.map {
@@ -78,8 +82,18 @@ public struct Collector: Service {
 
     /// Serves requests. Returns when its service group shuts down, after the requests in progress have been answered.
     ///
-    /// - Throws: If the address cannot be bound, or if a service of the collector fails.
-    public func run() async throws { try await application.run() }
+    /// - Throws: ``CollectorError`` if the address cannot be bound; another error if a service of the collector fails.
+    public func run() async throws {
+        do {
+            try await application.run()
+        } catch let error as IOError {
+            // Its own text has the names of functions.
+            let reason = unsafe String(cString: strerror(error.errnoCode))
+            throw CollectorError("it cannot listen on \(address): \(reason); '--listen' names another address or port")
+        } catch is SocketAddressError.UnknownHost {
+            throw CollectorError("it cannot listen on \(address): no address is known for this name")
+        }
+    }
 
     /// Creates a service group that contains only the collector. It shuts down gracefully on these signals, within the time of
     /// the options.

@@ -1,6 +1,7 @@
 import Foundation
 import HTTPTypes
 import Logging
+import ServiceLifecycle
 import StallReports
 import StallStore
 import Synchronization
@@ -26,6 +27,22 @@ struct OperationTests {
         let hanging = Health(StubStore(checking: { await barrier.pass() }), patience: .milliseconds(10))
         #expect(await hanging.isWell() == false)
         await barrier.open()
+    }
+
+    @Test("Where it cannot listen, it says so in one sentence, with the system's reason")
+    func listening() async throws {
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        try await Client.withServer(StubStore(), CollectorOptions()) { client in
+            var options = CollectorOptions()
+            options.port = client.port
+            let second = try Collector(StubStore(), options, logger: logger)
+            let expected = CollectorError(
+                "it cannot listen on 127.0.0.1:\(client.port): Address already in use; '--listen' names another address or port"
+            )
+            await #expect(throws: expected) {
+                try await Collector.group(second, options, logger: logger).run()
+            }
+        }
     }
 
     @Test("HEAD is answered as GET is, without the body")
