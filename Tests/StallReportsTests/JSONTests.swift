@@ -102,6 +102,8 @@ struct JSONTests {
     func findsElement() throws {
         let error = #expect(throws: ReportError.self) { try ReportJSON.decode(Array("[[],[0,[1],2]]".utf8)) as [[Int]] }
         #expect(error?.detail == "[1][1] has the wrong type")
+        let whole = #expect(throws: ReportError.self) { try StallReport(json: Array("[{}]".utf8)) }
+        #expect(whole?.detail == "the document has the wrong type")
         // An error is made for each element, because a number is tried first.
         func processorTime(of count: Int) throws -> Duration {
             let text = Array(("[" + Array(repeating: #""a""#, count: count).joined(separator: ",") + "]").utf8)

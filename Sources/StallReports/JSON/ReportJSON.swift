@@ -92,6 +92,7 @@ extension ReportJSON {
 
     /// For example `stacks[0].frames[3].address`. Below a dictionary the keys are the writer's own, and are left out.
     private static func path(_ keys: [any CodingKey]) -> String {
+        guard !keys.isEmpty else { return "the document" }
         var text = ""
         for key in keys {
             if let index = key.intValue {
