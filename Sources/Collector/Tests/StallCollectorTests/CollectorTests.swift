@@ -180,7 +180,7 @@ struct CollectorTests {
         }
     }
 
-    @Test("Records are returned as they were sent, run records first, selected by the query")
+    @Test("Records are returned as they were sent, run records first, selected; another collector takes them")
     func records() async throws {
         try await withCollector { client in
             let now = Timestamp.now()
@@ -215,6 +215,17 @@ struct CollectorTests {
             )
             #expect(try await client.execute(uri: "/api/v1/records?service=other", method: .get, lines) == 1)
             #expect(try await client.execute(uri: "/api/v1/records?since=x", method: .get) { $0.status } == .badRequest)
+            // As an operator moves them to another store.
+            let copied = all.joined(separator: [UInt8(ascii: "\n")])
+            try await withCollector { other in
+                try await other.execute(uri: "/v1/reports", method: .post, headers: Self.kind, body: Array(copied)) {
+                    #expect($0.status == .accepted)
+                }
+                let there = try await other.execute(uri: "/api/v1/records", method: .get) {
+                    $0.body.split(separator: UInt8(ascii: "\n"))
+                }
+                #expect(there == all)
+            }
         }
     }
 
