@@ -38,7 +38,7 @@ enum kind { NOTHING, CONNECTION, LISTENER, CHANNEL, WAKER, OWN_SET };
 
 /// The descriptor's name in /proc. (snprintf is not async-signal-safe.)
 static ssize_t name_of(int descriptor, char name[64]) {
-    char path[32] = "/proc/self/fd/", digits[12];
+    char path[32] = "/proc/thread-self/fd/", digits[12];
     int count = 0;
     unsigned number = (unsigned)descriptor;
     do digits[count++] = (char)('0' + number % 10);

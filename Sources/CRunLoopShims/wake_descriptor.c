@@ -30,7 +30,7 @@ int run_loop_signal_wake_descriptor(int epoll_fd, int wake_fd) {
 
 uint64_t run_loop_eventfd_field(int fd, const char *field, uint64_t unknown) {
     char path[48], text[256];
-    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+    snprintf(path, sizeof path, "/proc/thread-self/fdinfo/%d", fd);
     int info = open(path, O_RDONLY | O_CLOEXEC);
     if (info < 0) { return unknown; }
     ssize_t length = read(info, text, sizeof text - 1);

@@ -14,7 +14,11 @@
 static ssize_t read_by_call(const struct stackcap_reader *reader, uint64_t address, void *to, size_t length) {
     struct iovec local = {to, length};
     struct iovec remote = {(void *)(uintptr_t)address, length};
-    return process_vm_readv(reader->process, &local, 1, &remote, 1, 0);
+    ssize_t count = process_vm_readv(reader->process, &local, 1, &remote, 1, 0);
+    // Once the first thread has ended, the process's number leads to no memory. That of any other thread does.
+    if (count < 0 && errno == ESRCH && reader->process == getpid())
+        count = process_vm_readv(stackcap_own_thread(), &local, 1, &remote, 1, 0);
+    return count;
 }
 
 /// Not by pread(3), which is a cancellation point: in the handler, a thread that the application has cancelled would end there, in
@@ -58,7 +62,7 @@ int stackcap_reader_prepare(struct stackcap_reader *reader, bool through_file) {
     char from = 1, to = 0;
     if (!through_file && !stackcap_is_filtered() && read_by_call(&by_call, (uintptr_t)&from, &to, 1) == 1 && to == from)
         return *reader = by_call, 0;
-    return take_file(reader, by_call.process, open("/proc/self/mem", O_RDONLY | O_CLOEXEC));
+    return take_file(reader, by_call.process, open("/proc/thread-self/mem", O_RDONLY | O_CLOEXEC));
 }
 
 int stackcap_reader_refresh(struct stackcap_reader *reader, bool is_filtered) {

@@ -42,7 +42,7 @@ static int open_regular(int directory, const char *path, int flag) {
     int file = -1, found = openat(directory, path, O_PATH | O_CLOEXEC | flag);
     if (found < 0)
         return -1;
-    snprintf(place, sizeof place, "/proc/self/fd/%d", found);
+    snprintf(place, sizeof place, "/proc/thread-self/fd/%d", found);
     if (fstat(found, &status) == 0 && S_ISREG(status.st_mode))
         file = open(place, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     close(found);

@@ -87,7 +87,7 @@ public struct PortDirectory: Hashable, Sendable {
 
 extension OwnedDescriptor {
     /// A path to a file in this directory, short enough for a socket's address.
-    func path(of file: String) -> String { "/proc/self/fd/\(number)/\(file)" }
+    func path(of file: String) -> String { "/proc/thread-self/fd/\(number)/\(file)" }
 }
 
 /// A process's claim on a name, for as long as the process lives: a lock on a file beside the socket (R55).

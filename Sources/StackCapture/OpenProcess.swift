@@ -26,7 +26,7 @@ import Glibc
 
     func threads() throws(CaptureError) -> [ProcessThread] {
         // Through the open directory: the process's number may belong to another process by now.
-        let directory = unsafe "/proc/self/fd/\(stackcap_process_directory(handle))"
+        let directory = unsafe "/proc/thread-self/fd/\(stackcap_process_directory(handle))"
         guard let numbers = ProcessThread.numbers(in: directory) else { throw CaptureError(.noSuchProcess) }
         return numbers.map { ProcessThread(threadID: $0, in: directory) }
     }

@@ -141,7 +141,7 @@ package struct ObservedProcess: Hashable, Sendable {
     /// Its directory: proc(5).
     package var directory: String { otherID.map { "/proc/\($0)" } ?? "/proc/self" }
     /// The directory that shows its memory and descriptors, even after its first thread has ended.
-    package var livingDirectory: String { otherID.map { ProcessIdentity.directory(of: $0) } ?? "/proc/self" }
+    package var livingDirectory: String { otherID.map { ProcessIdentity.directory(of: $0) } ?? "/proc/thread-self" }
     package var processID: Int32 { otherID ?? getpid() }
 
     /// Whether the numbers of processes and threads in its memory mean the same here: they are those of its own pid namespace

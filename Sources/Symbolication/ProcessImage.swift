@@ -91,7 +91,7 @@ struct ProcessDirectory: Sendable {
         /// For readers.
         let name: String
         /// For opening files.
-        var path: String { "/proc/self/fd/\(descriptor)" }
+        var path: String { "/proc/thread-self/fd/\(descriptor)" }
 
         init(of processID: Int32) {
             let name = "/proc/\(processID)"
@@ -107,7 +107,7 @@ struct ProcessDirectory: Sendable {
     /// For a process whose first thread has ended, the directory of another thread: the first one's files show a process
     /// without memory.
     var path: String {
-        guard let directory else { return "/proc/self" }
+        guard let directory else { return "/proc/thread-self" }
         let whole = directory.path
         if Self.hasMemory(whole) { return whole }
         return directoryNames(whole + "/task").map { "\(whole)/task/\($0)" }.first(where: Self.hasMemory) ?? whole

@@ -13,7 +13,8 @@ package struct ControlGroup: Hashable, Sendable {
     /// The groups of a thread. Reads two files, for which the kernel takes locks that others may hold for long.
     package static func of(threadID: Int32) -> ControlGroup? {
         guard let membership = readControlGroups(in: "/proc/self/task/\(threadID)") else { return nil }
-        return ControlGroup(membership: membership, mounts: readFile("/proc/self/mountinfo", limit: 1 << 22) ?? "")
+        let mounts = readFile("/proc/thread-self/mountinfo", limit: 1 << 22)
+        return ControlGroup(membership: membership, mounts: mounts ?? "")
     }
 
     /// - Parameters:

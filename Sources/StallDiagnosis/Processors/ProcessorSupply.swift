@@ -139,7 +139,7 @@ package final class SupplyLocation: Sendable {
 
     /// Searches, even if that was already done or is being done. When it returns there is a result, if one is possible.
     package func locate() {
-        guard let mounts = readFile("/proc/self/mountinfo", limit: 1 << 22) else { return }
+        guard let mounts = readFile("/proc/thread-self/mountinfo", limit: 1 << 22) else { return }
         // Where no cgroups are mounted the file is empty, and the machine's own counts remain.
         let cgroup = readControlGroups(in: process.livingDirectory) ?? ""
         let isOurs = process == .own || cgroup == readControlGroups(in: "/proc/self")

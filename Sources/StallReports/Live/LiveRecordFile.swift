@@ -96,9 +96,8 @@ package struct LiveRecordFile: ~Copyable {
 
     /// Removes the file if the directory was renamed: where it is now, it would look like that of a process that was killed.
     package func removeIfMoved() {
-        guard isElsewhere, let path = readProcLink("/proc/self/fd/\(descriptor)"), path.hasSuffix("/" + name) else {
-            return
-        }
+        guard isElsewhere, let path = readProcLink("/proc/thread-self/fd/\(descriptor)"), path.hasSuffix("/" + name)
+        else { return }
         remove(from: String(path.dropLast(name.count + 1)))
     }
 
@@ -230,7 +229,7 @@ extension OpenFile {
         let number = look.descriptor
         self.init(
             owning: try systemCall(path: path) {
-                unsafe open("/proc/self/fd/\(number)", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+                unsafe open("/proc/thread-self/fd/\(number)", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
             },
             path: path
         )

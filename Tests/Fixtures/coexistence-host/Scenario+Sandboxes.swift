@@ -3,12 +3,12 @@ import Glibc
 import StackCapture
 
 extension Scenario {
-    private static func both(_ trial: Trial, _ capturer: StackCapturer) {
+    static func both(_ trial: Trial, _ capturer: StackCapturer) {
         trial.captures(Subject(COEXIST_SPIN), capturer, method: .signal)
         trial.captures(Subject(COEXIST_WAIT), capturer, method: .quiet)
     }
 
-    private static func forbid(_ trial: Trial, _ call: Int32, _ action: Int32, everywhere: Bool = true) -> Bool {
+    static func forbid(_ trial: Trial, _ call: Int32, _ action: Int32, everywhere: Bool = true) -> Bool {
         let works = coexist_forbid(call, action, everywhere)
         if !works { trial.skip("no seccomp here") }
         return works

@@ -116,6 +116,19 @@ extension Scenario {
             coexist_end_child(stopper)
             kill(getpid(), SIGCONT)
         },
+        Scenario("first-thread-ended") { trial in
+            let early = try StackCapturer.patient()
+            afterFirstThread(trial, "first-thread-ended") {
+                both(trial, early)
+                if case .failure(let error) = early.captureAll() { trial.complain(error.description) }
+                early.invalidate()
+                both(trial, try StackCapturer.patient())
+            }
+        },
+        Scenario("first-thread-ended-file") { trial in
+            guard forbid(trial, coexist_call_process_vm_readv, Int32(COEXIST_ERROR)) else { return }
+            afterFirstThread(trial, "first-thread-ended-file") { both(trial, try StackCapturer.patient()) }
+        },
         Scenario("fork-child") { trial in
             let capturer = try StackCapturer.patient()
             let subject = Subject(COEXIST_SPIN)
@@ -177,6 +190,35 @@ extension Scenario {
             trial.captures(subjects[0], try StackCapturer(deadline: .seconds(5)))
         },
     ]
+
+    /// Ends the process's first thread, and plays the rest of a scenario on another one, which ends the process.
+    private static func afterFirstThread(_ trial: Trial, _ name: String, _ rest: @escaping () throws -> Void) -> Never {
+        let act = Act {
+            // The process's number leads to its program as long as its first thread lives.
+            var byte: CChar = 0
+            while unsafe readlink("/proc/self/exe", &byte, 1) > 0 { sched_yield() }
+            do { try rest() } catch { trial.complain("threw \(error)") }
+            print(trial.line(for: name))
+            exit(trial.hasFailed ? 1 : 0)
+        }
+        var thread = pthread_t()
+        let context = unsafe Unmanaged.passRetained(act).toOpaque()
+        let error = unsafe pthread_create(
+            &thread,
+            nil,
+            { context in unsafe Unmanaged<Act>.fromOpaque(context!).takeRetainedValue().play() },
+            context
+        )
+        precondition(error == 0, "the machine has no thread")
+        pthread_exit(nil)
+    }
+}
+
+/// What another thread plays, while the one that made it has ended.
+private final class Act {
+    let play: () -> Never
+
+    init(_ play: @escaping () -> Never) { self.play = play }
 }
 
 /// Checks the parent's capturer, or its sampler, in a fork's child.
