@@ -53,6 +53,18 @@ struct LivenessTests {
         #expect(liveness.status(of: identity, on: here) == .dead)
     }
 
+    @Test("a process whose first thread has ended is alive as long as another one is")
+    func endedFirstThread() {
+        let ended = { (state: String, threads: Int) in
+            let fields = (3...52).map { $0 == 3 ? state : $0 == 20 ? "\(threads)" : "\($0)" }
+            return ProcessStat("7 (a) \(fields.joined(separator: " "))")?.hasEnded
+        }
+        #expect(ended("Z", 2) == false && ended("S", 1) == false)
+        #expect(ended("Z", 1) == true && ended("X", 1) == true)
+        // The kernel has taken its list of threads apart.
+        #expect(ended("Z", 0) == true)
+    }
+
     @Test("a process name full of brackets and spaces does not shift the fields")
     func hostileName() {
         let fields = (3...52).map { $0 == 3 ? "S" : "\($0)" }.joined(separator: " ")

@@ -84,11 +84,8 @@ struct ProcessFiles: Hashable, Sendable {
     }
 
     private var numberHasEnded: Bool {
-        guard let state = ProcessStat(pid: processID)?.state else {
-            // Without a free descriptor nothing can be read, of a living process either.
-            return unsafe access(directory, F_OK) != 0
-        }
-        return (state == "Z" || state == "X") && (threads?.count ?? 0) <= 1
+        // Without a free descriptor nothing can be read, of a living process either.
+        unsafe ProcessStat(pid: processID)?.hasEnded ?? (access(directory, F_OK) != 0)
     }
 
     /// Processes whose name, or whose program's file name, matches a pattern in which `*` stands for any text. Excludes this

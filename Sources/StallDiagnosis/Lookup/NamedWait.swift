@@ -142,10 +142,7 @@ package enum ChildProcesses {
         numbers(of: process).sorted().filter { !hasEnded($0) }.map(StallReport.ProcessName.named)
     }
 
-    private static func hasEnded(_ pid: Int32) -> Bool {
-        let state = ProcessThread(threadID: pid, ofProcess: pid).state
-        return state == nil || state == "Z"
-    }
+    private static func hasEnded(_ pid: Int32) -> Bool { ProcessStat(pid: pid)?.hasEnded ?? true }
 }
 
 extension String {

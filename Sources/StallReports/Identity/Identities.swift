@@ -128,7 +128,7 @@ extension ProcessIdentity {
 
     /// The inode in `pid:[4026531836]`.
     static func currentPIDNamespace() -> UInt64? {
-        readProcLink("/proc/self/ns/pid").flatMap { UInt64($0.dropFirst(5).dropLast()) }
+        readProcLink("/proc/thread-self/ns/pid").flatMap { UInt64($0.dropFirst(5).dropLast()) }
     }
 
     /// The wall clock time of a tick since the kernel's boot, by the current clocks (to about a tick).
@@ -147,12 +147,17 @@ extension ProcessIdentity {
     }
 }
 
-/// Two fields of `/proc/PID/stat` (proc(5)).
+/// Three fields of `/proc/PID/stat` (proc(5)).
 package struct ProcessStat: Hashable {
-    /// Field 3: one letter.
+    /// Field 3: one letter. That of the first thread, which may end before the others.
     package let state: Character
+    /// Field 20: the number of its threads. The first one counts until all have ended.
+    private let threads: Int
     /// Field 22: the process's start, in clock ticks since the kernel's boot. The same in each time namespace, to one tick.
     let startTicks: UInt64
+
+    /// Whether all its threads have ended, though its parent may not have asked for its status yet.
+    package var hasEnded: Bool { (state == "Z" || state == "X") && threads <= 1 }
 
     /// Nil if the process has exited, or is hidden.
     package init?(pid: Int32) {
@@ -162,8 +167,11 @@ package struct ProcessStat: Hashable {
 
     init?(_ text: String, seenFrom namespace: TimeNamespace = TimeNamespace()) {
         let fields = statFields(text)
-        guard fields.count > 19, let state = fields[0].first, let ticks = UInt64(fields[19]) else { return nil }
-        (self.state, startTicks) = (state, Self.ticks(ticks, movedBackBy: namespace.boottimeNs))
+        guard fields.count > 19, let state = fields[0].first, let threads = Int(fields[17]),
+            let ticks = UInt64(fields[19])
+        else { return nil }
+        (self.state, self.threads) = (state, threads)
+        startTicks = Self.ticks(ticks, movedBackBy: namespace.boottimeNs)
     }
 
     private static func ticks(_ ticks: UInt64, movedBackBy offsetNs: Int64) -> UInt64 {

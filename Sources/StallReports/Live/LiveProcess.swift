@@ -58,7 +58,7 @@ public struct ProcessLiveness: Sendable {
     /// The state of a process. `unknown` must not be treated as dead.
     public enum Status: Hashable, Sendable {
         case alive
-        /// Exited, or a zombie, or its number belongs to another process now.
+        /// Exited, or a zombie without living threads, or its number belongs to another process now.
         case dead
         /// It is not visible from here: another host, or another pid namespace.
         case unknown
@@ -89,7 +89,7 @@ public struct ProcessLiveness: Sendable {
         // A process of another user that /proc hides (hidepid) still answers signal 0, with EPERM.
         if kill(process.pid, 0) != 0, errno == ESRCH { return .dead }
         guard let stat = ProcessStat(pid: process.pid) else { return .unknown }
-        if stat.state == "Z" || stat.state == "X" { return .dead }
+        if stat.hasEnded { return .dead }
         return process.startTicks.map(stat.hasStart) ?? true ? .alive : .dead
     }
 }

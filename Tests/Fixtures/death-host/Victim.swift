@@ -77,6 +77,7 @@ final class Victim: Sendable {
     /// - Parameter death: The way in which the process dies. It happens when the caller sends a byte, or is caused by the caller.
     func live(until death: String) {
         if death == "kill" { stallAgainAndAgain() }
+        if death == "first-thread-ended" { endFirstThread() }
         startThread { [self] in stall(for: .seconds(600)) }
         if death == "unreported" { second() }
         waitForOrder()
@@ -109,6 +110,17 @@ final class Victim: Sendable {
             loop.perform { sleep(.seconds(600)) }
             loop.run()
         }
+    }
+
+    /// Like a server whose main function calls pthread_exit(3). Then the loop stalls for good.
+    private func endFirstThread() -> Never {
+        startThread { [self] in
+            // The process's number leads to its program as long as its first thread lives.
+            var byte: CChar = 0
+            while unsafe readlink("/proc/self/exe", &byte, 1) > 0 { sched_yield() }
+            try? loop.performAndWait { _ = readEmptyPipe() }
+        }
+        pthread_exit(nil)
     }
 
     private func takeAllMemory() {
@@ -155,4 +167,14 @@ private func writeAgain(_ report: StallReport, in directory: String) {
     guard (try? ReportDirectory(path: directory).write(copy)) != nil else { fail("the report was not written") }
     unsafe write_log_promise(ReportFileName(.stall, copy.id).description)
     hasPromised.store(true, ordering: .relaxed)
+}
+
+@inline(never)
+private func readEmptyPipe() -> Int {
+    var ends: [Int32] = [0, 0]
+    guard unsafe pipe(&ends) == 0 else { fail("no pipe") }
+    var byte: UInt8 = 0
+    let count = unsafe read(ends[0], &byte, 1)
+    for end in ends { close(end) }
+    return count
 }

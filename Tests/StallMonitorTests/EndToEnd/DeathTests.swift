@@ -240,6 +240,27 @@ struct DeathTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path + "/elsewhere").isEmpty)
     }
 
+    @Test("a process whose first thread has ended is alive, and its stalls are reported like those of any other")
+    func endedFirstThread() async throws {
+        try? FileManager.default.removeItem(atPath: path)
+        let process = try DyingProcess("first-thread-ended", in: path)
+        let id = try #require(await process.word(after: "began").flatMap(ULID.init))
+        var report = try await growth(of: id, process)
+        while report.culprit == nil, report.durationNs < 20_000_000_000 {
+            try await Task.sleep(for: .milliseconds(20))
+            report = try process.reader.report(id)
+        }
+        #expect(report.culprit?.function == "readEmptyPipe()", "\(report.stacks.map(\.error))")
+        #expect(report.cause.systemCall?.descriptors?.first?.kind == .pipe, "\(report.cause)")
+        // What the next process with this directory does at its start.
+        _ = try ReportDirectory(path: path).closeTerminated()
+        #expect(try process.reader.report(id).state == .ongoing)
+        #expect(try process.reader.liveProcesses().processes.count == 1)
+        process.kill(SIGKILL)
+        await process.end()
+        #expect(try process.reader.report(id).state == .terminated)
+    }
+
     @Test("an OOM kill is distinguished from other kills", .enabled(if: MemoryCgroup.isPossible))
     func outOfMemory() async throws {
         let cgroup = try MemoryCgroup(limit: 256 << 20)
