@@ -55,7 +55,8 @@ extension StallMonitor {
         public var metadata: [String: String]
         /// Called for details of each stall that gets a report, when the stall is detected: see ``StallDetails``. The argument is
         /// the report as it is known then. It is called on a separate thread, one call at a time, and the monitor waits for a
-        /// tenth of a second. Later answers are ignored, which is reported once (`detailsMissing`).
+        /// tenth of a second. Later answers are ignored, which is reported once (`detailsMissing`). About signals the same
+        /// applies as in a handler of a ``StallEvent``.
         public var details: (@Sendable (StallReport) -> StallDetails)?
         /// A job of a task pool that runs for longer than this is reported even if other workers are free: 1 ms to 10 min. Checked
         /// every tick of `rule`, or every ten-thousandth of the length if that is longer. Nil, the default: long jobs are only

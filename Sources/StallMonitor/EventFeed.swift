@@ -68,6 +68,9 @@ final class EventFeed: Sendable {
 
 /// What the monitor reports to its process. A handler is called on the reporter's thread, one event at a time. While it runs,
 /// later events wait, and detection continues.
+///
+/// That thread blocks signals, among them SIGINT and SIGTERM, as the workers of tasks and queues do. A process or thread that a
+/// handler starts inherits this (signal(7)): a process is then ended by SIGKILL only, unless it unblocks signals itself.
 public indirect enum StallEvent: Sendable {
     /// A stall was detected and is ongoing.
     case began(StallReport)
