@@ -111,14 +111,21 @@ extension CaptureError.Code {
 extension CaptureError: CustomStringConvertible {
     /// The meaning and the remedy, without any data of the host.
     public var description: String {
-        guard let underlying else { return "\(code.name): \(code.advice)" }
-        return "\(code.name): \(code.advice) (errno \(underlying))"
+        guard let underlying else { return "\(code.name): \(advice)" }
+        return "\(code.name): \(advice) (errno \(underlying))"
     }
 
     /// The same for people: without the code, and with the errno's text only where the code does not say what is wrong.
     package var sentence: String {
-        guard code == .systemCallFailed, let underlying else { return code.advice }
+        guard code == .systemCallFailed, let underlying else { return advice }
         return unsafe "a system call failed: \(String(cString: strerror(underlying)))"
+    }
+
+    /// The files of a process that has changed its user belong to root, although `/proc` is mounted: PR_SET_DUMPABLE(2const).
+    private var advice: String {
+        guard code == .stateUnreadable, underlying == EACCES else { return code.advice }
+        return "only root may read the state of this process's threads, because the process has changed its user: "
+            + "call prctl(PR_SET_DUMPABLE, 1) after that"
     }
 }
 

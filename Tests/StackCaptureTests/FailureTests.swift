@@ -115,6 +115,10 @@ extension CaptureTests {
             #expect(error.description.hasPrefix("memory_unreadable: "))
             #expect(error.description.hasSuffix("(errno 1)"))
             #expect(CaptureError(.invalidated).description.contains("make a new one"))
+            #expect(CaptureError(.stateUnreadable, underlying: ENOENT).description.contains("mount /proc"))
+            let unreadable = CaptureError(.stateUnreadable, underlying: EACCES)
+            #expect(unreadable.description.contains("call prctl(PR_SET_DUMPABLE, 1)"))
+            #expect(!unreadable.sentence.contains("mount"))
         }
     }
 }

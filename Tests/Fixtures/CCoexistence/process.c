@@ -53,6 +53,8 @@ bool coexist_drop_rights(void) {
     return setgid(65534) == 0 && setuid(65534) == 0 && prctl(PR_SET_DUMPABLE, 0) == 0;
 }
 
+bool coexist_be_dumpable(void) { return prctl(PR_SET_DUMPABLE, 1) == 0; }
+
 void coexist_replace_descriptors(void) {
     require(close_range(3, ~0U, 0) == 0);
     for (int i = 0; i < 100; i++)

@@ -79,6 +79,18 @@ extension Scenario {
             trial.fails(Subject(COEXIST_SPIN), capturer, .stateUnreadable)
             trial.fails(Subject(COEXIST_WAIT), capturer, .stateUnreadable)
         },
+        Scenario("dumpable-again") { trial in
+            let capturer = try StackCapturer.patient()
+            guard coexist_drop_rights() else { return trial.skip("needs root") }
+            let (spinner, waiter) = (Subject(COEXIST_SPIN), Subject(COEXIST_WAIT))
+            guard case .failure(let error) = trial.capture(spinner, capturer) else {
+                return trial.complain("a capture succeeded")
+            }
+            trial.expect(error.description.contains("call prctl(PR_SET_DUMPABLE, 1)"), error.description)
+            trial.expect(coexist_be_dumpable(), "PR_SET_DUMPABLE is refused")
+            trial.captures(spinner, capturer, method: .signal)
+            trial.captures(waiter, capturer, method: .quiet)
+        },
         Scenario("not-dumpable-seccomp") { trial in
             guard coexist_drop_rights() else { return trial.skip("needs root") }
             guard forbid(trial, coexist_call_process_vm_readv, error) else { return }

@@ -120,6 +120,8 @@ bool coexist_has_strict_mode(void);
 extern const int coexist_call_process_vm_readv, coexist_call_rt_tgsigqueueinfo;
 /// Changes to the user nobody, and makes the process not dumpable. \returns whether that succeeded.
 bool coexist_drop_rights(void);
+/// As a process may do that has changed its user. \returns whether it may.
+bool coexist_be_dumpable(void);
 /// Closes every descriptor except the first three, and opens others with the same numbers.
 void coexist_replace_descriptors(void);
 /// Makes another process attach to the thread, stop it, and keep it stopped.
