@@ -82,6 +82,13 @@ struct PortNameTests {
         }
     }
 
+    @Test("R55: a process whose first thread has ended has named ports like any other")
+    func endedFirstThread() throws {
+        let directory = TestDirectory()
+        let run = try Fixture.run("PortsFixture", "first-thread-ended '\(directory.ports.path)' port")
+        #expect(run.lines == ["reached"])
+    }
+
     @Test("R55: of processes that race for a name, free or left behind, exactly one gets it")
     func race() async throws {
         let directory = TestDirectory()

@@ -56,6 +56,32 @@ func hold() throws {
     port.invalidate()
 }
 
+/// Ends the process's first thread. Then another one makes a port and reaches it by its name.
+func endFirstThread() -> Never {
+    var thread = pthread_t()
+    let error = unsafe pthread_create(
+        &thread,
+        nil,
+        { _ in
+            // The process's number leads to its program as long as its first thread lives.
+            var byte: CChar = 0
+            while unsafe readlink("/proc/self/exe", &byte, 1) > 0 { sched_yield() }
+            do {
+                let port = try LocalPort(name(), in: directory) { _ in }
+                try RemotePort(name(), in: directory).send(PortMessage())
+                say("reached")
+                port.invalidate()
+            } catch {
+                say("error: \(error)")
+            }
+            exit(0)
+        },
+        nil
+    )
+    precondition(error == 0, "the machine has no thread")
+    pthread_exit(nil)
+}
+
 /// Tries to take the name as soon as a line is read, and keeps it until the end of the input.
 func race() throws {
     say("ready \(getpid())")
@@ -263,6 +289,7 @@ do {
     case "echo": try echo()
     case "hold": try hold()
     case "race": try race()
+    case "first-thread-ended": endFirstThread()
     case "leaks": try leaks()
     case "no-descriptors": try noDescriptors()
     case "refusals": try refusals()
