@@ -134,7 +134,7 @@ extension Doubt: CustomStringConvertible {
         case .unaccounted(let run, let count):
             "run \(run): \(quantity(count, "stall")) \(count == 1 ? "was" : "were") only counted, and nothing says of which faults, or how long they lasted; report more of them (repeats in the configuration), or mend the faults that are known"
         case .unplaced(let run, let count):
-            "run \(run): \(quantity(count, "stall")) \(count == 1 ? "was" : "were") only counted, and nothing tells whether they are among those asked for; ask for fewer conditions, report more of them (repeats in the configuration), or update a monitor that does not note their label, type and kind"
+            "run \(run): \(quantity(count, "stall")) \(count == 1 ? "was" : "were") only counted, and nothing tells whether they are among those asked for; ask for fewer conditions or a longer time, report more of them (repeats in the configuration), or update a monitor that does not note their label, type and kind"
         case .underWay(let stall):
             "stall \(stall): still under way, and not yet as long as is permitted; judge when it is over, or end the process"
         case .ambiguous(let prefix):

@@ -95,6 +95,55 @@ struct GateCommandTests {
         #expect(try CommandRun("gate", fixture.path, "--max-stalls", "40").status == 0)
     }
 
+    @Test(
+        "--since counts stalls without a report as if they had come evenly; if more may have come than is permitted, it cannot judge"
+    )
+    func countedSince() throws {
+        let fixture = try ReportsFixture()
+        var run = Sample.run()
+        run.updatedAt = Sample.start.advanced(byNanoseconds: 60_000_000_000)
+        run.repeated = [
+            .init(
+                fingerprint: Sample.report().fingerprint,
+                repeats: Sample.repeats(of: .make(), count: 37),
+                label: "main"
+            )
+        ]
+        (run.suppressed, run.stalls) = (37, ["blocked": 37])
+        try fixture.store.write(run)
+        func gate(_ options: String...) throws -> CommandRun {
+            try CommandRun(arguments: ["gate", fixture.path, "--since", "2026-11-18T11:06:45Z"] + options)
+        }
+        let within = try gate("--max-stalls", "37")
+        #expect(within.status == 0 && within.output.hasPrefix("within budget: 19 stalls"), "\(within.output)")
+        #expect(
+            within.errors.contains("of 37 stalls that were only counted, 19 are taken as within the time asked for")
+        )
+        let unknown = try gate("--max-stalls", "36")
+        #expect(unknown.status == 1 && unknown.output.contains(": 18 stalls were only counted"), "\(unknown.output)")
+        #expect(try gate("--max-stalls", "18").status == 2)
+    }
+
+    @Test("--until counts stalls that only a report after that time has counted")
+    func countedUntil() throws {
+        let fixture = try ReportsFixture()
+        var (run, late) = (Sample.run(), Sample.report(id: .make()))
+        run.updatedAt = Sample.start.advanced(byNanoseconds: 60_000_000_000)
+        (run.suppressed, run.stalls) = (10, ["blocked": 11])
+        (late.run, late.startedAt) = (run.id, Sample.start.advanced(byNanoseconds: 20_000_000_000))
+        late.endedAt = late.startedAt.advanced(byNanoseconds: late.durationNs)
+        (late.suppressed, late.repeats) = (10, Sample.repeats(of: .make(), count: 10))
+        try fixture.store.write(run)
+        try fixture.store.write(late)
+        let until = [fixture.path, "--until", "2026-11-18T11:06:45Z"]
+        let gate = try CommandRun(arguments: ["gate"] + until)
+        #expect(gate.status == 2 && gate.output.hasPrefix("over budget: 5 stalls"), "\(gate.output)")
+        for command in ["faults", "runs"] {
+            let reader = try CommandRun(arguments: [command, "--format", "json"] + until)
+            #expect(reader.output.contains("\"\(command == "faults" ? "count" : "stalls")\":5,"), "\(reader.output)")
+        }
+    }
+
     @Test("--tighten refuses a selection: what it leaves out would count as gone")
     func tightensWholeRuns() throws {
         let baseline = fixture.root + "/baseline.json"

@@ -192,6 +192,28 @@ struct SelectionTests {
         return .init(fingerprint: stall.fingerprint, repeats: repeats, label: label, type: .runLoop, kind: .blocked)
     }
 
+    @Test(
+        "of counted-only stalls a selection has as many as if they had come evenly, also of those that a report after its time counted"
+    )
+    func countedInTime() {
+        func second(_ number: Int64) -> Timestamp { Sample.start.advanced(byNanoseconds: number * 1_000_000_000) }
+        var (run, late) = (Sample.run(), Sample.report(id: .make()))
+        (run.updatedAt, run.repeated) = (second(60), [counted(37)])
+        (late.run, late.startedAt, late.endedAt) = (run.id, second(20), second(21))
+        (late.suppressed, late.repeats) = (10, Sample.repeats(of: .make(), count: 10))
+        let whole = ReportReader.Overview(run, [late])
+        func counts(_ since: Int64?, _ until: Int64?, _ counting: CountedPart = .even) -> [[Int]] {
+            let selection = StallSelection(since: since.map(second), until: until.map(second))
+            let chosen = whole.chosen(by: selection, counting: counting)
+            return [chosen.stalls.map(\.suppressed), chosen.runs.flatMap { $0.repeated ?? [] }.map(\.repeats.count)]
+        }
+        #expect(counts(nil, nil) == [[10], [37]] && counts(0, 30) == [[10], [37]])
+        #expect(counts(5, nil) == [[5], [19]] && counts(10, nil) == [[0], []])
+        #expect(counts(nil, 5) == [[], [19, 5]] && counts(3, 5) == [[], [9, 3]])
+        // No more than all of them can have come in that time.
+        #expect(counts(5, nil, .whole) == [[10], [37]] && counts(nil, 5, .whole) == [[], [37, 10]])
+    }
+
     private func membership(
         _ counted: RunRecord.Repeated,
         _ traits: FaultTraits = .unknown,

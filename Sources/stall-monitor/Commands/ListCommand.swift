@@ -130,7 +130,9 @@ struct ListCommand: ParsableCommand {
         let counted = Set(overview.runs.lazy.flatMap { $0.repeated ?? [] }.compactMap(\.repeats.report))
         let ids = Set(listed.lazy.map(\.id).filter { counted.contains($0) })
         let traits = FaultTraits(overview.stalls, for: chosen)
-        let runs = overview.runs.compactMap { $0.chosen(by: chosen, names: names, traits: traits) }
+        let runs = overview.runsWithCounted(by: chosen).compactMap {
+            $0.chosen(by: chosen, names: names, traits: traits)
+        }
         // The newest last, as in the list; a run has up to a hundred, the newest first, and a directory has a hundred runs.
         let faults = runs.flatMap { ($0.repeated ?? []).reversed() }.filter { fault in
             fault.repeats.report.map(ids.contains) != true

@@ -178,9 +178,10 @@ struct FaultSurvey {
     ) throws(ReportError) {
         let (runs, unreadable) = catalogs.runs()
         let chosen = runs.filter { selection.includes($0) }
-        let counted = chosen.flatMap { run in
+        var counted = chosen.flatMap { run in
             (run.repeated ?? []).filter { selection.includes(serviceOf: $0, in: run) }.map { (fault: $0, run: run) }
         }
+        let byID = Dictionary(chosen.map { ($0.id, $0) }) { first, _ in first }
         var failures = catalogs.failures + unreadable
         // A report's name contains the time at which its stall began.
         let start = selection.since ?? catalogs.stalls.first?.timestamp ?? .now()
@@ -192,12 +193,18 @@ struct FaultSurvey {
         var seen: Set<ULID> = []
         // A report that does not match names the counted stalls of its fault, and may say that they do not match either.
         var traits: [Shared<OutlineTraits>.Identity: StallOutline] = [:]
-        let traitsMatter = !counted.isEmpty
+        let traitsMatter = !counted.isEmpty || selection.until != nil
         for catalog in catalogs.all {
             failures += try catalog.forEachOutline { stall in
                 if traitsMatter { traits[Shared.Identity(stall.traits)] = stall }
-                guard catalogs.all.count == 1 || seen.insert(stall.id).inserted, filter.includes(stall) else { return }
-                tally.add(stall)
+                guard catalogs.all.count == 1 || seen.insert(stall.id).inserted else { return }
+                if let fault = selection.countedEarlier(by: stall), let run = stall.run.flatMap({ byID[$0] }),
+                    selection.includes(serviceOf: fault, in: run)
+                {
+                    counted.append((fault, run))
+                }
+                guard filter.includes(stall) else { return }
+                tally.add(selection.part(of: stall))
                 each(stall)
             }
         }
@@ -235,8 +242,7 @@ extension FaultTally {
         let known = FaultTraits(reports)
         let examples = Dictionary(reports.map { ($0.fingerprint, $0) }) { $0.id < $1.id ? $1 : $0 }
         for (fault, run) in counted where fault.membership(in: selection, traits: known) == .wanted {
-            let part = fault.part(since: selection.since, until: selection.until)
-            add(part, of: run, like: examples[fault.fingerprint])
+            add(selection.part(of: fault), of: run, like: examples[fault.fingerprint])
         }
     }
 }

@@ -99,13 +99,16 @@ struct GateJudgeCommand: ParsableCommand {
         let overview = Result { () throws(ReportError) in
             try sources.overview()
         }
+        let chosen = try? overview.get().chosen(by: selection.stalls)
+        let most = try? overview.get().chosenAtMost(by: selection.stalls)
         let result =
             switch overview {
             case .success(let whole):
                 // The result itself reports unreadable files.
                 try options.judge(
-                    [whole.chosen(by: selection.stalls)],
+                    [chosen ?? whole],
                     outOf: whole,
+                    atMost: most,
                     choosing: whole.doubts(of: selection.stalls) + (other.map { whole.doubts(of: $0.selection) } ?? []),
                     against: other?.baseline(of: whole, named: against ?? "")
                 )
@@ -114,6 +117,13 @@ struct GateJudgeCommand: ParsableCommand {
             }
         let files = options.writeFiles(result)
         try Output.write(options.text(of: result, width: Terminal.current().width))
+        if let chosen, let most, chosen.countedOnly != most.countedOnly {
+            let (part, all) = (chosen.countedOnly, most.countedOnly)
+            Output.note(
+                "of \(quantity(all, "stall")) that \(all == 1 ? "was" : "were") only counted, \(part) \(part == 1 ? "is" : "are") taken as within the "
+                    + "time asked for, as if all had come evenly"
+            )
+        }
         // The verdict says only that there is no run record.
         if case .success(let whole) = overview, !whole.runs.isEmpty, result.runs.isEmpty {
             let unknown = selection.stalls.unknownName(in: whole.runs)

@@ -38,11 +38,13 @@ struct JudgeOptions: ParsableArguments {
     /// - Parameters:
     ///   - overviews: One for each run of a command, or one for a report directory.
     ///   - whole: The stalls from which a single overview was chosen.
+    ///   - most: That overview with all counted stalls that may have come in the chosen time. If with them it is over budget, it cannot be judged.
     ///   - choosing: Doubts about the choice.
     ///   - other: A baseline that does not come from a file.
     func judge(
         _ overviews: [ReportReader.Overview],
         outOf whole: ReportReader.Overview? = nil,
+        atMost most: ReportReader.Overview? = nil,
         choosing: [Doubt] = [],
         against other: Baseline? = nil
     ) throws -> GateResult {
@@ -53,12 +55,32 @@ struct JudgeOptions: ParsableArguments {
         if file == nil { baseline?.isOfAnyEnvironment = true }
         let result =
             if let whole, overviews.count == 1 {
-                Gate.judge(.success(overviews[0]), by: budget, against: baseline, outOf: whole, choosing: choosing)
+                Self.judge(overviews[0], whole, most, budget, baseline, choosing)
             } else {
                 Gate.judge(repeats: overviews, by: budget, against: baseline)
             }
         if tighten, let file, result.verdict == .within { try tighten(file, by: overviews) }
         return result
+    }
+
+    private static func judge(
+        _ chosen: ReportReader.Overview,
+        _ whole: ReportReader.Overview,
+        _ most: ReportReader.Overview?,
+        _ budget: Budget,
+        _ baseline: Baseline?,
+        _ choosing: [Doubt]
+    ) -> GateResult {
+        let judged = { (doubts: [Doubt]) in
+            Gate.judge(.success(chosen), by: budget, against: baseline, outOf: whole, choosing: doubts)
+        }
+        let result = judged(choosing)
+        guard let most, most.countedOnly != chosen.countedOnly, [.within, .inconclusive].contains(result.verdict) else {
+            return result
+        }
+        let worst = Gate.judge(.success(most), by: budget, against: nil, outOf: whole)
+        return worst.findings.contains { $0.severity == .error }
+            ? judged(choosing + chosen.doubts(beside: most)) : result
     }
 
     /// - Parameter environment: The judged run's.

@@ -159,14 +159,21 @@ extension [NamePattern] {
 
 extension ReportReader.Overview {
     /// The matching part.
-    func chosen(by selection: StallSelection) -> Self {
+    ///
+    /// - Parameter counted: How many of the stalls that were only counted, some of them in the chosen time.
+    func chosen(by selection: StallSelection, counting counted: CountedPart = .even) -> Self {
         guard !selection.isEverything else { return self }
         let names = selection.fingerprints.isEmpty ? nil : FaultNames(stalls)
         let traits = FaultTraits(stalls, for: selection)
         var chosen = self
         var filter = StallFilter(selection, names: names)
         chosen.stalls = stalls.filter { filter.includes($0) }
-        chosen.runs = runs.compactMap { $0.chosen(by: selection, names: names, traits: traits) }
+        if counted == .even, selection.since != nil {
+            for index in chosen.stalls.indices { chosen.stalls[index] = selection.part(of: chosen.stalls[index]) }
+        }
+        chosen.runs = runsWithCounted(by: selection).compactMap {
+            $0.chosen(by: selection, names: names, traits: traits, counting: counted)
+        }
         return chosen
     }
 
@@ -175,7 +182,7 @@ extension ReportReader.Overview {
         guard !selection.isEverything else { return [] }
         let names = selection.fingerprints.isEmpty ? nil : FaultNames(stalls)
         let traits = FaultTraits(stalls, for: selection)
-        return runs.filter { selection.includes($0) }.compactMap { run in
+        return runsWithCounted(by: selection).filter { selection.includes($0) }.compactMap { run in
             let unknown = (run.repeated ?? []).filter {
                 selection.includes(serviceOf: $0, in: run)
                     && $0.membership(in: selection, names: names, traits: traits) == .unknown
@@ -191,14 +198,16 @@ extension RunRecord {
     func chosen(
         by selection: StallSelection,
         names: FaultNames? = nil,
-        traits: FaultTraits = .unknown
+        traits: FaultTraits = .unknown,
+        counting counted: CountedPart = .even
     ) -> RunRecord? {
         guard selection.includes(self) else { return nil }
         var chosen = self
-        chosen.repeated = repeated?.filter {
+        let matching = repeated?.filter {
             selection.includes(serviceOf: $0, in: self)
                 && $0.isIncluded(in: selection, names: names, traits: traits)
         }
+        chosen.repeated = counted == .even ? matching?.map(selection.part) : matching
         chosen.watched = watched(in: selection)
         // The run watched other loops only.
         return chosen.watched.isEmpty && !watched.isEmpty ? nil : chosen
