@@ -138,6 +138,15 @@ struct GateRunTests {
         #expect(try !ReportReader(path: fixture.root + "/kept/run-1/outside").overview().runs.isEmpty)
     }
 
+    @Test("stalls seen from outside before a monitor in the command reports are noted, not judged", .needsBreakpoints)
+    func outsideBefore() throws {
+        let python = try #require(Python.asyncio, "there is no Python")
+        let stalls = "(\(Self.untilFound) sleep 2; echo sleep 2000; sleep 1.5) | '\(python)' -c '\(Python.program)'"
+        let run = try gate(["--", "/bin/sh", "-c", "\(stalls); \(try #require(server("").last))"])
+        #expect(run.status == 0 && run.errors.contains("within budget: 0 stalls"), "\(run.errors)")
+        #expect(run.errors.contains(", seen from outside before a monitor of the command reported, "), "\(run.errors)")
+    }
+
     @Test("a program whose main thread polls like a client is judged with --main-loop, which the output names")
     func mainLoop() throws {
         func judge(_ options: [String], _ orders: String) throws -> CommandRun {

@@ -230,7 +230,25 @@ struct GateRun {
         reporter.close()
         if active != .own { notes.show() }
         // Only what is judged is kept: whoever reads the whole folder would also find a watcher that watched nothing.
-        if hasOwnMonitor { RunFolder.removeReports(in: outside.path) }
+        guard hasOwnMonitor else { return }
+        noteUnjudged()
+        RunFolder.removeReports(in: outside.path)
+    }
+
+    /// What was seen from outside before a monitor of the command reported, such as a build before a test, is not judged. Without this note,
+    /// 'within' would say too much.
+    private func noteUnjudged() {
+        guard let seen = try? outside.overview() else { return }
+        let names = Set(
+            seen.stalls.compactMap(\.service) + seen.runs.flatMap { run in (run.repeated ?? []).compactMap(\.service) }
+        )
+        let (count, some) = (seen.stalls.count.addingSaturated(seen.countedOnly), names.sorted().prefix(4))
+        guard count > 0 else { return }
+        let more = names.count > some.count ? " and \(names.count - some.count) more" : ""
+        Output.note(
+            "\(quantity(count, "stall")) of \(some.joined(separator: ", "))\(more), seen from outside before a monitor of the command reported, "
+                + "\(count == 1 ? "is" : "are") not judged; to judge such a process, run it in a gate of its own"
+        )
     }
 
     private func watchFromOutside() {
