@@ -61,6 +61,10 @@ public struct BudgetLimits: Hashable, Sendable {
     public var isEmpty: Bool { self == BudgetLimits() }
 
     var limitsTurns: Bool { maxTurnP99Ns != nil || maxTurnNs != nil }
+
+    var limitsStalls: Bool {
+        maxStalls != nil || maxPerHour != nil || maxDurationNs != nil || maxBlockedPercent != nil
+    }
 }
 
 /// A budget for some of the stalls: of a service, a loop, a verdict or a fault. A stall is judged by the first rule that

@@ -5,33 +5,39 @@ import StallReports
 struct BudgetJudge {
     private(set) var findings: [Finding] = []
     private(set) var doubts: [Doubt] = []
+    /// Stalls that no limit is for, although the budget has rules.
+    private(set) var unlimited: [Occurrence] = []
     private let runs: [RunRecord]
 
     /// - Parameter occurrences: Stalls that no allowance covers.
     init(_ budget: Budget, _ occurrences: some Collection<Occurrence>, _ runs: [RunRecord], _ names: FaultNames) {
         self.runs = runs
-        for (rule, group) in zip(budget.rules, Self.grouped(occurrences, by: budget.rules, names))
-        where rule.severity != .off {
+        let (groups, rest) = Self.grouped(occurrences, by: budget.rules, names)
+        if !budget.limits.limitsStalls { unlimited = budget.limits.limitsTurns ? Array(occurrences) : rest }
+        for (rule, group) in zip(budget.rules, groups) where rule.severity != .off {
             judge(rule, group)
+            if budget.limits.isEmpty, !rule.limits.limitsStalls { unlimited += group }
         }
         judge(BudgetRule(name: "", limits: budget.limits), occurrences)
         findings += budget.expired.map(Self.expired)
     }
 
-    /// The occurrences of each rule that is the first to match them.
+    /// The occurrences of each rule that is the first to match them, and those that match none.
     private static func grouped(
         _ occurrences: some Collection<Occurrence>,
         by rules: [BudgetRule],
         _ names: FaultNames
-    ) -> [[Occurrence]] {
-        var groups = [[Occurrence]](repeating: [], count: rules.count)
-        if rules.isEmpty { return groups }
+    ) -> (groups: [[Occurrence]], rest: [Occurrence]) {
+        var (groups, rest) = ([[Occurrence]](repeating: [], count: rules.count), [Occurrence]())
+        if rules.isEmpty { return (groups, rest) }
         for occurrence in occurrences {
             if let index = rules.firstIndex(where: { $0.scope.fits(occurrence, names) }) {
                 groups[index].append(occurrence)
+            } else {
+                rest.append(occurrence)
             }
         }
-        return groups
+        return (groups, rest)
     }
 
     private mutating func judge(_ rule: BudgetRule, _ group: some Collection<Occurrence>) {

@@ -69,6 +69,7 @@ public enum Gate {
         )
         let examples = silent.compactMap { fault in fault.example.map { (fault.fingerprint, $0) } }
         result.examples = Dictionary(examples) { first, _ in first }
+        if baseline == nil { result.unlimited = GateResult.Unlimited(judged.unlimited) }
         if let baseline {
             BaselineJudge(baseline, overview, counted, names, repeats: repeats)?.add(to: &result)
         }
@@ -219,8 +220,8 @@ extension Gate {
         let each = repeats.map { judge(.success($0), by: budget) }
         var result = together
         result.repeats = repeats.count
-        // A run without a record would not show in the sum of all.
-        result.doubts = each.flatMap(\.doubts).once
+        // A run without a record would not show in the sum of all, and faults of several runs that an allowance fits not in each.
+        result.doubts = (each.flatMap(\.doubts) + together.doubts).once
         result.findings = often(each.map(\.findings)) + together.findings.filter(\.rule.isOfBaseline)
         return result
     }

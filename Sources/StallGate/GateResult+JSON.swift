@@ -22,6 +22,7 @@ extension GateResult {
         let inconclusive: [String]
         let notes: [String]
         let repeats: Int
+        let unjudged: Unjudged?
         let unusedAllowances: [String]
         let doubts: [DoubtPart]
 
@@ -40,6 +41,7 @@ extension GateResult {
             countedOnly = result.countedOnly.map { Fault($0, tooLongFaults.contains($0) ? "too_long" : "counted") }
             findings = result.findings.map { FindingPart($0) }
             (inconclusive, notes, repeats) = (result.inconclusive, result.notes, result.repeats)
+            unjudged = result.unlimited.map { Unjudged(stallCount: $0.count, fingerprints: $0.faults) }
             unusedAllowances = result.unusedAllowances.map(\.description)
             doubts = result.doubts.map { DoubtPart(code: $0.code, message: $0.description) }
         }
@@ -52,7 +54,7 @@ extension GateResult {
             case cutShort = "cut_short"
             case stalls
             case countedOnly = "counted_only"
-            case findings, inconclusive, notes, repeats
+            case findings, inconclusive, notes, repeats, unjudged
             case unusedAllowances = "unused_allowances"
             case doubts
         }
@@ -144,6 +146,16 @@ extension GateResult {
         init(_ finding: Finding) {
             (rule, severity) = (finding.rule.rawValue, finding.severity.rawValue)
             (budget, message, fingerprints) = (finding.budget, finding.message, finding.faults)
+        }
+    }
+
+    private struct Unjudged: Encodable {
+        let stallCount: Int
+        let fingerprints: [Fingerprint]
+
+        private enum CodingKeys: String, CodingKey {
+            case stallCount = "stall_count"
+            case fingerprints
         }
     }
 

@@ -9,6 +9,7 @@ extension GateResult {
         if !shown.isEmpty { lines += ["| | what | where |", "|---|---|---|"] + shown + [""] }
         if all.count > shown.count { lines += ["\(all.count - shown.count) more are left out.", ""] }
         lines += notes.prefix(Self.mostNotes).map { "- baseline: \(Markup.markdown($0))" }
+        lines += unlimited.map { ["- not judged: \(Markup.markdown($0.message))"] } ?? []
         lines += cutShort.prefix(Self.mostNotes).map { "- cut short: \(Markup.markdown(Self.cutShortLine($0)))" }
         lines += unusedAllowances.prefix(Self.mostNotes).map { "- unused: the allowance of \($0)" }
         return lines.joined(separator: "\n") + "\n"
@@ -35,7 +36,8 @@ extension GateResult {
                 "<tr class=\"\(remark.level.rawValue)\"><td>\(Self.word(remark))</td><td>\(Markup.xml(remark.text))</td><td><code>\(Markup.xml(place))</code></td></tr>"
         }
         let more =
-            notes.map { "baseline: \($0)" } + cutShort.map(Self.cutShortLine)
+            notes.map { "baseline: \($0)" } + (unlimited.map { ["not judged: \($0.message)"] } ?? [])
+            + cutShort.map(Self.cutShortLine)
             + unusedAllowances.map { "unused: the allowance of \($0)" }
         return """
             <!DOCTYPE html>

@@ -34,6 +34,8 @@ public struct GateResult: Hashable, Sendable {
     public internal(set) var inconclusive: [String] = []
     /// The basis of the comparison with the baseline. One line each; empty without a baseline.
     public internal(set) var notes: [String] = []
+    /// Stalls that no limit is for. Nil if there are none.
+    var unlimited: Unlimited?
     /// How often the command with these stalls was run.
     public internal(set) var repeats = 1
 
@@ -90,6 +92,30 @@ public struct GateResult: Hashable, Sendable {
     public var watchedNs: Int64 { runs.map(\.watchedTotalNs).saturatingSum() }
 }
 
+extension GateResult {
+    /// Stalls that a budget file says nothing about: without a line about them, 'within' would say too much.
+    struct Unlimited: Hashable {
+        let count: Int
+        /// Those with most stalls first.
+        let faults: [Fingerprint]
+
+        init?(_ occurrences: [Occurrence]) {
+            var counts: [Fingerprint: Int] = [:]
+            for occurrence in occurrences {
+                counts[occurrence.fingerprint] = (counts[occurrence.fingerprint] ?? 0).addingSaturated(occurrence.count)
+            }
+            count = counts.values.saturatingSum()
+            faults = counts.sorted { ($1.value, $0.key.rawValue) < ($0.value, $1.key.rawValue) }.map(\.key)
+            if count == 0 { return nil }
+        }
+
+        var message: String {
+            "no limit is for \(quantity(count, "stall")) of \(quantity(faults.count, "fault")): give --max-stalls or --max-duration, or a last budget "
+                + "without 'match'"
+        }
+    }
+}
+
 extension RunRecord {
     var watchedTotalNs: Int64 { watched.map { max(0, $0.watchedNs) }.saturatingSum() }
 }
@@ -121,6 +147,7 @@ extension GateResult {
         let culprits = culpritsByFault
         lines += ruleFindings.flatMap { [Self.line($0)] + Self.faultLines($0, culprits) }
         lines += inconclusive.map { "  inconclusive: \($0)" }
+        lines += unlimited.map { ["  not judged: \($0.message)"] + Self.faultLines($0.faults, culprits) } ?? []
         lines += notes.map { "  baseline: \($0)" }
         if hasTooMany {
             // Computed once: there may be a hundred thousand of them.
@@ -221,7 +248,8 @@ extension GateResult {
 
     /// The functions that stalled, if a finding says so of something. There may be a million stalls.
     private var culpritsByFault: [Fingerprint: String] {
-        guard ruleFindings.contains(where: { !$0.faults.isEmpty && !$0.rule.isOfBaseline }) else { return [:] }
+        let isNamed = ruleFindings.contains { !$0.faults.isEmpty && !$0.rule.isOfBaseline }
+        guard isNamed || unlimited != nil else { return [:] }
         let known = counted.oncePerTraits + examples.values
         let named = known.filter { $0.culpritName != nil } + known
         return Dictionary(named.map { ($0.fingerprint, Self.culprit($0)) }) { first, _ in first }
@@ -236,11 +264,12 @@ extension GateResult {
 
     /// Where the stalls of a finding are, the worst first. The message of a comparison names its function itself.
     private static func faultLines(_ finding: Finding, _ culprits: [Fingerprint: String]) -> [String] {
-        guard !finding.rule.isOfBaseline else { return [] }
-        let lines = finding.faults.prefix(mostFaults).map { fault in
-            "in \(culprits[fault] ?? culprit(nil)) (\(fault))"
-        }
-        return (lines + rest(finding.faults.count - mostFaults)).map { "      \($0)" }
+        finding.rule.isOfBaseline ? [] : faultLines(finding.faults, culprits)
+    }
+
+    private static func faultLines(_ faults: [Fingerprint], _ culprits: [Fingerprint: String]) -> [String] {
+        let lines = faults.prefix(mostFaults).map { fault in "in \(culprits[fault] ?? culprit(nil)) (\(fault))" }
+        return (lines + rest(faults.count - mostFaults)).map { "      \($0)" }
     }
 
     /// One stall on one line.

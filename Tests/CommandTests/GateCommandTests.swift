@@ -144,6 +144,20 @@ struct GateCommandTests {
         }
     }
 
+    @Test("a fault or function that no stall has is noted: wrong digits would look like a fault that is gone")
+    func unknownFault() throws {
+        let report = Sample.report()
+        try fixture.store.write(report)
+        let digits = String(report.fingerprint.rawValue.suffix(16).prefix(8))
+        for (options, isKnown) in [
+            (["--fingerprint", "ffff0000"], false), (["--fingerprint", digits, "--release", "1.2"], true),
+            (["--function", "Crat"], false), (["--function", "Cart", "--max-stalls", "9"], true),
+        ] {
+            let gate = try CommandRun(arguments: ["gate", fixture.path] + options)
+            #expect(gate.errors.contains("no stall in these directories, at any time, ") == !isKnown, "\(gate.errors)")
+        }
+    }
+
     @Test("--tighten refuses a selection: what it leaves out would count as gone")
     func tightensWholeRuns() throws {
         let baseline = fixture.root + "/baseline.json"

@@ -51,6 +51,47 @@ struct BudgetRuleTests {
         return rule
     }
 
+    @Test("stalls that no limit is for are told in every format; the verdict does not change")
+    func unlimited() throws {
+        let run = Self.run(turns: .init(count: 9, p50Ns: 1_000, p99Ns: 1_000, maxNs: 1_000))
+        let reports = (1...2).map { _ in Self.stall(run) }
+        let line = "no limit is for 2 stalls of 1 fault: "
+        let others = Self.rule({ $0.maxStalls = 0 }) { $0.label = "nio-1" }
+        let result = judge(reports, run, [others])
+        #expect(result.verdict == .within)
+        #expect(result.text.contains("  not judged: \(line)"))
+        #expect(result.text.contains("      in shop.Cart.total() (v2:aaaa"))
+        #expect(result.markdown(sourceRoot: "/").contains(line) && result.html(sourceRoot: "/").contains(line))
+        let json = String(decoding: try result.json(), as: UTF8.self)
+        #expect(json.contains(#""unjudged":{"fingerprints":["v2:aaaa000000000000"],"stall_count":2}"#), "\(json)")
+        // A budget for turns alone takes the stalls that it matches from the budgets after it.
+        let all = Self.rule { $0.maxStalls = 9 }
+        let turns = Self.rule { $0.maxTurnNs = 2_000 }
+        #expect(judge(reports, run, [turns, all]).text.contains(line))
+        #expect(!judge(reports, run, [all, turns]).text.contains("not judged"))
+        var budget = Budget()
+        (budget.limits.maxTurnNs, budget.rules) = (2_000, [others])
+        var contents = ReportReader.Contents()
+        (contents.reports, contents.runs) = (reports, [run])
+        #expect(Gate.judge(.success(contents), by: budget).text.contains(line))
+        budget.limits.maxStalls = 9
+        #expect(!Gate.judge(.success(contents), by: budget).text.contains("not judged"))
+    }
+
+    @Test("an allowance that fits faults of different runs of a command is ambiguous, as within one run")
+    func ambiguousInRepeats() throws {
+        let runs = (0...1).map { number in
+            let run = Self.run()
+            let report = Self.stall(run, fingerprint: "v2:aaaa00000000000\(number)")
+            var contents = ReportReader.Contents()
+            (contents.reports, contents.runs) = ([report], [run])
+            return ReportReader.Overview(contents)
+        }
+        let prefix = try #require(FingerprintPrefix("aaaa"))
+        let result = Gate.judge(repeats: runs, by: Budget(maxStalls: 0, allowed: [prefix]))
+        #expect(result.doubts == [.ambiguous(prefix)])
+    }
+
     @Test(
         "a finding names first the fault that contributed most: stalls to their number, time to their share, else the longest"
     )

@@ -124,6 +124,8 @@ struct GateJudgeCommand: ParsableCommand {
                     + "time asked for, as if all had come evenly"
             )
         }
+        // Otherwise a mistake in the digits would look like a fault that is gone.
+        if case .success(let whole) = overview { selection.stalls.unknownFaults(in: whole).forEach(Output.note) }
         // The verdict says only that there is no run record.
         if case .success(let whole) = overview, !whole.runs.isEmpty, result.runs.isEmpty {
             let unknown = selection.stalls.unknownName(in: whole.runs)

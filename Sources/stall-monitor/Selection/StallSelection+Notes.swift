@@ -1,3 +1,4 @@
+import StallGate
 import StallReading
 import StallReports
 
@@ -44,6 +45,30 @@ extension StallSelection {
                 + (nearestName(to: name, among: names).map { "did you mean '\($0)'?" } ?? list)
         }
         return nil
+    }
+
+    /// Notes about faults and functions that were asked for and that no stall has, chosen or not: it may be gone, or misspelt.
+    ///
+    /// - Parameter whole: What is chosen from.
+    func unknownFaults(in whole: ReportReader.Overview) -> [String] {
+        // A copy from a collector has only what is chosen.
+        guard !fingerprints.isEmpty || !functions.isEmpty, !CollectorCopy.isInUse else { return [] }
+        let stalls = whole.stalls.oncePerTraits
+        let known = Set(
+            stalls.flatMap { [$0.fingerprint] + ($0.aliases ?? []) }
+                + whole.runs.flatMap { $0.repeated ?? [] }.map(\.fingerprint)
+        )
+        let faults = fingerprints.filter { !known.contains(where: $0.matches) }
+        let names = stalls.compactMap(\.culpritName)
+        let isOfFunction = functions.isEmpty || names.contains { name in functions.contains { $0.matches(name) } }
+        return faults.map {
+            "no stall in these directories, at any time, has a fingerprint that begins with \($0); 'stall-monitor faults' lists those that are there"
+        }
+            + (isOfFunction
+                ? []
+                : [
+                    "no stall in these directories, at any time, is in such a function; 'stall-monitor faults' lists them"
+                ])
     }
 
     /// `, but 37 were only counted: …`. A fault that repeats has one report an hour, which may be older than the chosen time.
