@@ -76,12 +76,14 @@ public struct Baseline: Codable, Hashable, Sendable {
         public var lengthsNs: [Int64]
         /// How much the number varies between runs. Nil if it was recorded from one, or by an earlier version.
         package var dispersion: Dispersion?
+        /// Where it occurred. Nil in files of earlier versions.
+        package var loops: [WatchedPlace]?
 
         private enum CodingKeys: String, CodingKey {
             case fingerprint, aliases, function, count, starved
             case watchedNs = "watched_ns"
             case lengthsNs = "lengths_ns"
-            case dispersion
+            case dispersion, loops
         }
     }
 
@@ -109,6 +111,14 @@ public struct Baseline: Codable, Hashable, Sendable {
     }
 }
 
+/// What stalls of one fault in one loop have in common.
+private struct Alike: Hashable {
+    let traits: Shared<OutlineTraits>.Identity
+    let origin: Shared<OutlineOrigin>.Identity
+
+    init(_ stall: StallOutline) { (traits, origin) = (.init(stall.traits), .init(stall.origin)) }
+}
+
 extension Baseline {
     /// The number of durations kept per fault.
     static let mostLengths = 1000
@@ -133,6 +143,8 @@ extension Baseline {
         guard let environment = Environment(of: overview.runs) else { return nil }
         let watched = overview.runs.map(\.watchedTotalNs).saturatingSum()
         var faults: [Fingerprint: Fault] = [:]
+        // There may be a million stalls; those of one loop share these.
+        var seen: Set<Alike> = []
         for occurrence in occurrences {
             let all = names.all(of: occurrence.fingerprint)
             let name = all.min { $0.rawValue < $1.rawValue } ?? occurrence.fingerprint
@@ -147,6 +159,9 @@ extension Baseline {
                     lengthsNs: []
                 )
             fault.add(occurrence)
+            if occurrence.stall.map({ seen.insert(Alike($0)).inserted }) ?? true {
+                fault.note(WatchedPlace(occurrence))
+            }
             faults[name] = fault
         }
         (schema, recordedAt, self.environment) = (Self.currentSchema, moment, environment)
@@ -237,6 +252,12 @@ extension Baseline.Fault {
         if let stall = occurrence.stall, stall.state == .recovered, lengthsNs.count < Baseline.mostLengths {
             lengthsNs.append(stall.runningNs)
         }
+    }
+
+    /// Notes a place where it occurred.
+    mutating func note(_ place: WatchedPlace) {
+        guard !(loops ?? []).contains(place), (loops?.count ?? 0) < WatchedPlace.most else { return }
+        loops = (loops ?? []) + [place]
     }
 
     var isPossible: Bool {

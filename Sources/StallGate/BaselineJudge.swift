@@ -10,22 +10,26 @@ struct BaselineJudge {
     private let rule = Comparison.Rule()
     private let faults: [FaultPair]
     private let functions: [Fingerprint: String]
+    private let watched: Set<WatchedPlace>
 
     /// Nil without a run record: that is already a doubt.
     ///
     /// - Parameters:
     ///   - occurrences: Those that count.
     ///   - repeats: The runs that the overview is the sum of.
+    ///   - whole: The runs with all their loops, chosen or not.
     init?(
         _ baseline: Baseline,
         _ overview: ReportReader.Overview,
         _ occurrences: some Sequence<Occurrence>,
         _ names: FaultNames,
-        repeats: [ReportReader.Overview]
+        repeats: [ReportReader.Overview],
+        whole: [RunRecord]
     ) {
         guard var current = Baseline(overview, at: baseline.recordedAt, occurrences, names) else { return nil }
         current.noteDispersion(of: repeats)
         (self.baseline, self.current) = (baseline, current)
+        watched = WatchedPlace.watched(in: whole)
         faults = baseline.pairs(with: current)
         let named = faults.compactMap { pair in
             (pair.now?.function ?? pair.before?.function).map { (pair.fingerprint, $0) }
@@ -40,6 +44,7 @@ struct BaselineJudge {
     func add(to result: inout GateResult) {
         if let reason = incomparable(result.runs) { return result.inconclusive.append(reason) }
         if let reason = tooShort { result.inconclusive.append(reason) }
+        result.inconclusive += unwatched
         let (code, all) = (compared(countingStarved: false), compared(countingStarved: true))
         result.findings += code.proven.map { finding($0, isStarved && $0.change != .newFault ? .doubtful : .error) }
         let rare = RareFaults(
@@ -81,6 +86,32 @@ struct BaselineJudge {
             "it watched for \(Figure.length(current.watchedNs)), and a run of the baseline for \(Figure.length(one)): "
             + "what comes once in a run would be missed; let it run as long, or repeat it"
     }
+
+    /// Where nobody watched, although faults that should have occurred there did not: nothing shows that they are gone.
+    private var unwatched: [String] {
+        let gone = faults.filter { pair in
+            let places = pair.before?.loops ?? []
+            return (pair.now?.count ?? 0) == 0 && !places.isEmpty
+                && !places.contains { place in watched.contains { place.fits($0) } }
+        }
+        // By the same statistics: a fault that came once in a long baseline need not come.
+        let reversed = gone.figures(baseline, current).map { ($0.fault, before: $0.after, after: $0.before) }
+        let missed = Dictionary(Comparison(reversed, by: rule).proven.map { ($0.fault, $0) }) { first, _ in first }
+        var stalls: [WatchedPlace: Int] = [:]
+        for pair in gone {
+            guard let place = pair.before?.loops?.first, let item = missed[pair.fingerprint] else { continue }
+            stalls[place] = (stalls[place] ?? 0).addingSaturated(item.after.count)
+        }
+        return stalls.sorted { ($1.value, $0.key.text) < ($0.value, $1.key.text) }.prefix(Self.mostPlaces).map {
+            place,
+            count in
+            "\(place.text) was not watched, where the baseline has \(quantity(count, "stall")): "
+                + "watch it as when the baseline was recorded, or record another one"
+        }
+    }
+
+    /// Nobody reads a hundred lines.
+    private static let mostPlaces = 10
 
     /// Whether the machine caused so many more stalls than in the baseline that the figures of this run say nothing about the
     /// code.

@@ -214,6 +214,7 @@ extension Baseline.Fault {
         aliases = Set(aliases + other.names).subtracting([fingerprint])
             .sorted { $0.rawValue < $1.rawValue }
         function = function ?? other.function
+        other.loops?.forEach { note($0) }
     }
 
     private func scaled(_ number: Int, to timeNs: Int64) -> Int {

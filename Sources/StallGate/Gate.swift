@@ -71,7 +71,9 @@ public enum Gate {
         result.examples = Dictionary(examples) { first, _ in first }
         if baseline == nil { result.unlimited = GateResult.Unlimited(judged.unlimited) }
         if let baseline {
-            BaselineJudge(baseline, overview, counted, names, repeats: repeats)?.add(to: &result)
+            let chosen = Set(overview.runs.map(\.id))
+            let runs = whole?.runs.filter { chosen.contains($0.id) } ?? overview.runs
+            BaselineJudge(baseline, overview, counted, names, repeats: repeats, whole: runs)?.add(to: &result)
         }
         return result
     }

@@ -50,18 +50,23 @@ struct DiffTests {
         )
         var report = Sample.report()
         (report.startedAt, report.endedAt) = (before, after)
-        let repeats = StallReport.Repeats(
-            count: 2,
-            report: report.id,
-            firstAt: before,
-            lastAt: after,
-            totalNs: 600_000_000,
-            longestNs: 300_000_000
-        )
-        let counted = RunRecord.Repeated(fingerprint: report.fingerprint, repeats: repeats)
+        func counted(_ count: Int) -> RunRecord.Repeated {
+            let repeats = StallReport.Repeats(
+                count: count,
+                report: report.id,
+                firstAt: before,
+                lastAt: after,
+                totalNs: 600_000_000,
+                longestNs: 300_000_000
+            )
+            return .init(fingerprint: report.fingerprint, repeats: repeats)
+        }
         let days = try ["day=2026-11-18", "day=2026-11-19"].map { try StallSet($0).selection }
         #expect(days.map { $0.includes(StallOutline(report)) } == [true, false])
-        #expect(days.map { counted.membership(in: $0) } == [.wanted, .unwanted])
+        #expect(days.map { counted(1).membership(in: $0) } == [.wanted, .unwanted])
+        // Of several that were only counted, as many belong to each day as if they had come evenly.
+        #expect(days.map { counted(100).membership(in: $0) } == [.wanted, .wanted])
+        #expect(days.map { $0.part(of: counted(100)).repeats.count } == [49, 51])
     }
 
     @Test("--html: one page with the stacks and faults of both sides; a baseline file has no stacks")

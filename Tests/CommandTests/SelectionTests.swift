@@ -201,7 +201,9 @@ struct SelectionTests {
         (run.updatedAt, run.repeated) = (second(60), [counted(37)])
         (late.run, late.startedAt, late.endedAt) = (run.id, second(20), second(21))
         (late.suppressed, late.repeats) = (10, Sample.repeats(of: .make(), count: 10))
-        let whole = ReportReader.Overview(run, [late])
+        var contents = ReportReader.Contents()
+        (contents.runs, contents.reports) = ([run], [late])
+        let whole = ReportReader.Overview(contents)
         func counts(_ since: Int64?, _ until: Int64?, _ counting: CountedPart = .even) -> [[Int]] {
             let selection = StallSelection(since: since.map(second), until: until.map(second))
             let chosen = whole.chosen(by: selection, counting: counting)

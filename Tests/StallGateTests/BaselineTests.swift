@@ -280,6 +280,37 @@ struct BaselineTests {
         #expect(before.tightened(by: Self.overview(now(20), [Self.run()]), at: Sample.start) == nil)
     }
 
+    @Test("faults gone from a loop that nobody watches any more are inconclusive; its label has no numbers")
+    func unwatched() throws {
+        func stalls(_ count: Int, on label: String) -> [StallReport] {
+            Self.stalls(count).map { report in
+                var report = report
+                (report.watched.label, report.watched.type) = (label, .eventLoop)
+                return report
+            }
+        }
+        func run(_ labels: String...) -> RunRecord {
+            var run = Self.run()
+            run.watched += labels.map { .init(type: .eventLoop, label: $0, watchedNs: 600_000_000_000) }
+            return run
+        }
+        func recorded(_ stalls: [StallReport]) throws -> Baseline {
+            let baseline = try #require(Baseline(Self.overview(stalls, [run("nio-1")]), at: Sample.start))
+            return try Baseline(json: baseline.json())
+        }
+        let before = try recorded(stalls(40, on: "nio-1"))
+        let gone = judge([], before, run())
+        #expect(gone.verdict == .inconclusive)
+        #expect(gone.text.contains("  inconclusive: nio-* was not watched, where the baseline has 40 stalls"))
+        #expect(judge([], before, run("nio-7")).verdict == .within)
+        // So few need not occur.
+        #expect(judge([], try recorded(stalls(2, on: "nio-1")), run()).verdict == .within)
+        // A file of an earlier version does not say where.
+        var old = before
+        old.faults[0].loops = nil
+        #expect(judge([], old, run()).verdict == .within)
+    }
+
     @Test("allowed faults are not compared")
     func allowed() throws {
         let new = Self.overview(Self.stalls(12, "v2:bbbb000000000000"), [Self.run()])

@@ -72,6 +72,8 @@ extension RunRecord.Repeated {
     private func isInTime(of selection: StallSelection) -> Bool {
         if let since = selection.since, repeats.lastAt < since { return false }
         if let until = selection.until, repeats.firstAt > until { return false }
+        // Of several, each began at another time.
+        if let beginning = selection.beginning, repeats.count == 1, repeats.firstAt < beginning { return false }
         return true
     }
 
