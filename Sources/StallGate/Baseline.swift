@@ -101,13 +101,15 @@ public struct Baseline: Codable, Hashable, Sendable {
     public var faults: [Fault]
     /// Whether the user chose both sides, possibly of many machines, so that their environments are not compared. Not in the file.
     package var isOfAnyEnvironment = false
+    /// The loops that were watched. Nil in files of earlier versions, and if there were too many.
+    package var loops: [WatchedPlace.Time]?
 
     private enum CodingKeys: String, CodingKey {
         case schema
         case recordedAt = "recorded_at"
         case environment, runs
         case watchedNs = "watched_ns"
-        case faults
+        case faults, loops
     }
 }
 
@@ -166,6 +168,7 @@ extension Baseline {
         }
         (schema, recordedAt, self.environment) = (Self.currentSchema, moment, environment)
         (runs, watchedNs) = (overview.runs.count, watched)
+        loops = WatchedPlace.times(in: overview.runs)
         self.faults = faults.values.sorted { $0.fingerprint.rawValue < $1.fingerprint.rawValue }
     }
 
@@ -174,13 +177,28 @@ extension Baseline {
     /// - Throws: `malformed` for anything else, `unsupportedSchema` for a later version's.
     public init(json: [UInt8]) throws(ReportError) {
         self = try ReportJSON.decode(Self.self, schema: Self.currentSchema, from: json)
-        guard runs >= 0, watchedNs >= 0, faults.allSatisfy(\.isPossible) else {
+        guard runs >= 0, watchedNs >= 0, faults.allSatisfy(\.isPossible),
+            loops?.allSatisfy({ $0.watchedNs >= 0 }) ?? true
+        else {
             throw ReportError(.malformed, detail: "a count or a length is negative")
         }
     }
 
     /// One line of JSON.
     public func json() throws(ReportError) -> [UInt8] { try ReportJSON.encode(self) }
+
+    /// The same with the watched time of some of the loops only: a choice of them is not compared with the time of all.
+    func part(ofLoops chosen: Set<WatchedPlace>) -> Baseline {
+        let all = (loops ?? []).map(\.watchedNs).saturatingSum()
+        let some = (loops ?? []).filter { loop in chosen.contains { $0.fits(loop.place) } }.map(\.watchedNs)
+            .saturatingSum()
+        guard some > 0, some < all else { return self }
+        let scaled = { (time: Int64) in Int64(saturating: Double(time) * Double(some) / Double(all)) }
+        var part = self
+        part.watchedNs = scaled(watchedNs)
+        for index in faults.indices { part.faults[index].watchedNs = scaled(faults[index].watchedNs) }
+        return part
+    }
 }
 
 extension Baseline {

@@ -28,6 +28,7 @@ struct BaselineJudge {
     ) {
         guard var current = Baseline(overview, at: baseline.recordedAt, occurrences, names) else { return nil }
         current.noteDispersion(of: repeats)
+        let baseline = baseline.part(ofLoops: WatchedPlace.watched(in: overview.runs))
         (self.baseline, self.current) = (baseline, current)
         watched = WatchedPlace.watched(in: whole)
         faults = baseline.pairs(with: current)

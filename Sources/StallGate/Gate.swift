@@ -72,7 +72,9 @@ public enum Gate {
         if baseline == nil { result.unlimited = GateResult.Unlimited(judged.unlimited) }
         if let baseline {
             let chosen = Set(overview.runs.map(\.id))
-            let runs = whole?.runs.filter { chosen.contains($0.id) } ?? overview.runs
+            // Other runs may be those that it is compared with.
+            let isOther = { (run: RunRecord) in baseline.isOfAnyEnvironment && !chosen.contains(run.id) }
+            let runs = whole?.runs.filter { !isOther($0) } ?? overview.runs
             BaselineJudge(baseline, overview, counted, names, repeats: repeats, whole: runs)?.add(to: &result)
         }
         return result

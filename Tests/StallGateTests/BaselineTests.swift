@@ -311,6 +311,21 @@ struct BaselineTests {
         #expect(judge([], old, run()).verdict == .within)
     }
 
+    @Test("a choice of loops is compared with the time for which the baseline watched these, not with that of all")
+    func choiceOfLoops() throws {
+        var run = Self.run()
+        run.watched.append(.init(type: .eventLoop, label: "nio-1", watchedNs: 600_000_000_000))
+        let recorded = try #require(Baseline(Self.overview(Self.stalls(40), [run]), at: Sample.start))
+        let before = try Baseline(json: recorded.json())
+        var chosen = run
+        chosen.watched.removeLast()
+        let (some, whole) = (Self.overview(Self.stalls(40), [chosen]), Self.overview(Self.stalls(40), [run]))
+        let result = Gate.judge(.success(some), by: Budget(), against: before, outOf: whole)
+        #expect(result.verdict == .within, "\(result.text)")
+        let worse = Self.overview(Self.stalls(90), [chosen])
+        #expect(Gate.judge(.success(worse), by: Budget(), against: before, outOf: worse).verdict == .over)
+    }
+
     @Test("allowed faults are not compared")
     func allowed() throws {
         let new = Self.overview(Self.stalls(12, "v2:bbbb000000000000"), [Self.run()])
