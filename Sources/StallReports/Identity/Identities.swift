@@ -152,7 +152,7 @@ package struct ProcessStat: Hashable {
     /// Field 3: one letter. That of the first thread, which may end before the others.
     package let state: Character
     /// Field 20: the number of its threads. The first one counts until all have ended.
-    private let threads: Int
+    private let threads: UInt64
     /// Field 22: the process's start, in clock ticks since the kernel's boot. The same in each time namespace, to one tick.
     let startTicks: UInt64
 
@@ -167,7 +167,7 @@ package struct ProcessStat: Hashable {
 
     init?(_ text: String, seenFrom namespace: TimeNamespace = TimeNamespace()) {
         let fields = statFields(text)
-        guard fields.count > 19, let state = fields[0].first, let threads = Int(fields[17]),
+        guard fields.count > 19, let state = fields[0].first, let threads = UInt64(fields[17]),
             let ticks = UInt64(fields[19])
         else { return nil }
         (self.state, self.threads) = (state, threads)
