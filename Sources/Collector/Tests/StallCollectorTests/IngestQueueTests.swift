@@ -12,6 +12,15 @@ private actor Batches {
     func append(_ size: Int) { sizes.append(size) }
 }
 
+extension Arrival {
+    fileprivate var id: ULID {
+        switch self {
+        case .stall(let stall): stall.id
+        case .run(let run): run.id
+        }
+    }
+}
+
 @Suite("The queue before the store")
 struct IngestQueueTests {
     private static func arrival() throws -> Arrival {
@@ -48,7 +57,29 @@ struct IngestQueueTests {
             return await group.reduce(into: []) { $0.append($1) }
         }
         #expect(answers == Array(repeating: !fails, count: requests))
-        #expect(await batches.sizes == [1, requests - 1])
+        // If those that were written together fail, each may be the reason. After two of them the store is.
+        #expect(await batches.sizes == [1, requests - 1] + (fails ? [1, 1] : []))
+    }
+
+    @Test("A request that the store refuses does not fail those that are written with it")
+    func alone() async throws {
+        let (barrier, wrong) = (Barrier(), try Self.arrival())
+        let store = StubStore(inserting: { arrivals in
+            await barrier.pass()
+            if arrivals.contains(where: { $0.id == wrong.id }) { throw RefusedArrival("wrong") }
+            return arrivals.count
+        })
+        let queue = IngestQueue(store, maximumBytes: 1000)
+        let requests = try (0..<6).map { $0 == 3 ? wrong : try Self.arrival() }
+        let failed = await withTaskGroup(of: Int?.self) { group in
+            for (number, arrival) in requests.enumerated() {
+                group.addTask { (try? await queue.insert([arrival], size: 1)) == nil ? number : nil }
+            }
+            while await queue.waitingBytes < requests.count { await Task.yield() }
+            await barrier.open()
+            return await group.reduce(into: [Int]()) { if let number = $1 { $0.append(number) } }
+        }
+        #expect(failed == [3])
     }
 
     @Test("A request that would be too much is refused at once")

@@ -31,7 +31,6 @@ actor IngestQueue {
         guard waitingBytes == 0 || waitingBytes + size <= maximumBytes else { throw Overloaded() }
         waitingBytes += size
         defer { waitingBytes -= size }
-        var mine = arrivals
         if isWriting {
             switch await withCheckedContinuation({ waiting.append((arrivals, $0)) }) {
             case .written(let result): return try result.get()
@@ -41,21 +40,45 @@ actor IngestQueue {
         isWriting = true
         let others = waiting
         waiting = []
-        mine += others.flatMap(\.arrivals)
-        let result: Result<Int, any Error>
-        do {
-            result = .success(try await store.insert(mine))
-        } catch {
-            result = .failure(error)
-        }
+        let results = await write([arrivals] + others.map(\.arrivals))
         // The first of the waiting requests writes what has arrived meanwhile.
         if waiting.isEmpty {
             isWriting = false
         } else {
             waiting.removeFirst().end.resume(returning: .writes)
         }
-        // New arrivals are counted only once.
-        for other in others { other.end.resume(returning: .written(result.map { _ in 0 })) }
-        return try result.get()
+        for (other, result) in zip(others, results.dropFirst()) { other.end.resume(returning: .written(result)) }
+        return try results[0].get()
+    }
+
+    /// After this time, what failed did so because the store does not answer. The senders would wait still longer.
+    private static let answerTime = Duration.seconds(5)
+
+    /// Writes all requests together. If that fails, one of them may be the reason: then each is written alone.
+    ///
+    /// - Returns: A result for each request.
+    private func write(_ requests: [[Arrival]]) async -> [Result<Int, any Error>] {
+        let begun = ContinuousClock.now
+        do {
+            let new = try await store.insert(requests.flatMap { $0 })
+            // New arrivals are counted only once.
+            return requests.indices.map { .success($0 == 0 ? new : 0) }
+        } catch {
+            guard requests.count > 1, begun.duration(to: .now) < Self.answerTime else {
+                return requests.map { _ in .failure(error) }
+            }
+            var (results, failures): ([Result<Int, any Error>], Int) = ([], 0)
+            for request in requests {
+                // If two in a row fail, the store is the reason.
+                guard failures < 2 else {
+                    results.append(.failure(error))
+                    continue
+                }
+                let result = await write([request])[0]
+                if case .failure = result { failures += 1 } else { failures = 0 }
+                results.append(result)
+            }
+            return results
+        }
     }
 }
