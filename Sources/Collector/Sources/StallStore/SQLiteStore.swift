@@ -27,7 +27,10 @@ public final class SQLiteStore: StallStore {
         configuration.prepareDatabase { database in
             try database.execute(sql: "PRAGMA cache_size = -16000")
             guard !database.configuration.readonly else { return }
-            // This must come before the first table is created. It lets the file shrink after rows were removed.
+            // These two must come before the first table is created. A file that exists keeps its size of pages. Larger ones cost less for each
+            // report when many arrive, but a transaction of a single report changes a dozen of them.
+            try database.execute(sql: "PRAGMA page_size = 8192")
+            // It lets the file shrink after rows were removed.
             try database.execute(sql: "PRAGMA auto_vacuum = INCREMENTAL")
         }
         self.path = path
@@ -53,7 +56,8 @@ public final class SQLiteStore: StallStore {
                 try database.execute(sql: "PRAGMA synchronous = FULL")
                 // A checkpoint after 32 MiB instead of 4: the pages of an index change in every transaction, and are copied to
                 // the database's file once for all of them.
-                try database.execute(sql: "PRAGMA wal_autocheckpoint = 8192")
+                let pages = try Self.pages(database, ofBytes: 32 << 20)
+                try database.execute(sql: "PRAGMA wal_autocheckpoint = \(pages)")
                 // After a checkpoint the log's file is truncated to this size.
                 try database.execute(sql: "PRAGMA journal_size_limit = 67108864")
                 try Self.bound(database, maximumBytes)
@@ -83,9 +87,14 @@ public final class SQLiteStore: StallStore {
     /// Makes SQLite refuse to enlarge the file beyond the limit.
     private static func bound(_ database: Database, _ maximumBytes: Int64?) throws {
         guard let maximumBytes else { return }
+        let pages = try pages(database, ofBytes: maximumBytes.addingSaturated(maximumBytes / 4))
+        try database.execute(sql: "PRAGMA max_page_count = \(min(pages, 4_294_967_294))")
+    }
+
+    /// The number of pages, at least one, that take so many bytes.
+    private static func pages(_ database: Database, ofBytes bytes: Int64) throws -> Int64 {
         let size = try Int64.fetchOne(database, sql: "PRAGMA page_size") ?? 4096
-        let pages = maximumBytes.addingSaturated(maximumBytes / 4) / max(1, size)
-        try database.execute(sql: "PRAGMA max_page_count = \(min(max(1, pages), 4_294_967_294))")
+        return max(1, bytes / max(1, size))
     }
 
     /// Writes all arrivals in one transaction.
@@ -156,7 +165,8 @@ public final class SQLiteStore: StallStore {
         var before = Int64.max
         while true {
             let free = try await database.writeWithoutTransaction { database in
-                try database.execute(sql: "PRAGMA incremental_vacuum(2048)")
+                let pages = try Self.pages(database, ofBytes: 8 << 20)
+                try database.execute(sql: "PRAGMA incremental_vacuum(\(pages))")
                 return try Int64.fetchOne(database, sql: "PRAGMA freelist_count") ?? 0
             }
             guard free > 0, free < before else { return }

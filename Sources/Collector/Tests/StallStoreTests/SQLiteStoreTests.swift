@@ -23,6 +23,31 @@ struct SQLiteStoreTests {
         }
     }
 
+    @Test(
+        "A new file has pages of 8 KiB; one that exists keeps its own. Limits are of bytes in both",
+        arguments: [nil, 4096]
+    )
+    func pages(existing: Int?) async throws {
+        try await Samples.withDirectory { directory in
+            let path = directory + "/stalls.db"
+            if let existing {
+                let queue = try DatabaseQueue(path: path)
+                try await queue.writeWithoutTransaction { try $0.execute(sql: "PRAGMA page_size = \(existing)") }
+                try SQLiteSchema.migrator.migrate(queue)
+                try queue.close()
+            }
+            let store = try SQLiteStore(path: path, maximumBytes: 100 << 20)
+            let (size, log, most) = try await store.database.writeWithoutTransaction { database in
+                func value(_ name: String) throws -> Int? { try Int.fetchOne(database, sql: "PRAGMA \(name)") }
+                return (try value("page_size"), try value("wal_autocheckpoint"), try value("max_page_count"))
+            }
+            let page = existing ?? 8192
+            #expect(size == page)
+            #expect(log == (32 << 20) / page)
+            #expect(most == (125 << 20) / page)
+        }
+    }
+
     @Test("Only its owner can read the file, which has all teams' reports, and its log")
     func mode() async throws {
         try await Samples.withDirectory { directory in
