@@ -48,6 +48,17 @@ struct SQLiteStoreTests {
         }
     }
 
+    @Test("Removed rows are overwritten in their pages; pages that become free are not, because they are given back")
+    func overwriting() async throws {
+        try await Samples.withStore { store in
+            let mode = try await store.database.writeWithoutTransaction { database in
+                try Int.fetchOne(database, sql: "PRAGMA secure_delete")
+            }
+            // 2 is FAST (sqlite.org/pragma.html#pragma_secure_delete).
+            #expect(mode == 2)
+        }
+    }
+
     @Test("Only its owner can read the file, which has all teams' reports, and its log")
     func mode() async throws {
         try await Samples.withDirectory { directory in
