@@ -5,7 +5,7 @@ import StallReports
 struct BudgetJudge {
     private(set) var findings: [Finding] = []
     private(set) var doubts: [Doubt] = []
-    /// Stalls that no limit is for, although the budget has rules.
+    /// Stalls that no limit is for, although the budget has limits.
     private(set) var unlimited: [Occurrence] = []
     private let runs: [RunRecord]
 
@@ -13,10 +13,11 @@ struct BudgetJudge {
     init(_ budget: Budget, _ occurrences: some Collection<Occurrence>, _ runs: [RunRecord], _ names: FaultNames) {
         self.runs = runs
         let (groups, rest) = Self.grouped(occurrences, by: budget.rules, names)
-        if !budget.limits.limitsStalls { unlimited = budget.limits.limitsTurns ? Array(occurrences) : rest }
+        let areLimited = budget.limits.limitsStalls
+        if !areLimited, !budget.rules.isEmpty || budget.limits.limitsTurns { unlimited = rest }
         for (rule, group) in zip(budget.rules, groups) where rule.severity != .off {
             judge(rule, group)
-            if budget.limits.isEmpty, !rule.limits.limitsStalls { unlimited += group }
+            if !areLimited, !rule.limits.limitsStalls { unlimited += group }
         }
         judge(BudgetRule(name: "", limits: budget.limits), occurrences)
         findings += budget.expired.map(Self.expired)
@@ -29,7 +30,7 @@ struct BudgetJudge {
         _ names: FaultNames
     ) -> (groups: [[Occurrence]], rest: [Occurrence]) {
         var (groups, rest) = ([[Occurrence]](repeating: [], count: rules.count), [Occurrence]())
-        if rules.isEmpty { return (groups, rest) }
+        if rules.isEmpty { return (groups, Array(occurrences)) }
         for occurrence in occurrences {
             if let index = rules.firstIndex(where: { $0.scope.fits(occurrence, names) }) {
                 groups[index].append(occurrence)

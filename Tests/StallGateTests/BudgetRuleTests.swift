@@ -74,6 +74,13 @@ struct BudgetRuleTests {
         var contents = ReportReader.Contents()
         (contents.reports, contents.runs) = (reports, [run])
         #expect(Gate.judge(.success(contents), by: budget).text.contains(line))
+        // A limit for all turns takes nothing from the budgets for stalls, and a budget that is switched off says that its stalls do not matter.
+        for rule in [all, Self.rule({ $0.maxStalls = 0 }, severity: .off)] {
+            budget.rules = [rule]
+            #expect(!Gate.judge(.success(contents), by: budget).text.contains("not judged"))
+        }
+        budget.rules = []
+        #expect(Gate.judge(.success(contents), by: budget).text.contains(line))
         budget.limits.maxStalls = 9
         #expect(!Gate.judge(.success(contents), by: budget).text.contains("not judged"))
     }
