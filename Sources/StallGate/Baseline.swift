@@ -187,17 +187,26 @@ extension Baseline {
     /// One line of JSON.
     public func json() throws(ReportError) -> [UInt8] { try ReportJSON.encode(self) }
 
-    /// The same with the watched time of some of the loops only: a choice of them is not compared with the time of all.
+    /// The part of some loops, which is not compared with the time and the stalls of all. Of a fault that occurred in others, too, it has as many
+    /// stalls as if they had come evenly. Faults of other loops keep theirs.
     func part(ofLoops chosen: Set<WatchedPlace>) -> Baseline {
-        let all = (loops ?? []).map(\.watchedNs).saturatingSum()
-        let some = (loops ?? []).filter { loop in chosen.contains { $0.fits(loop.place) } }.map(\.watchedNs)
-            .saturatingSum()
-        guard some > 0, some < all else { return self }
-        let scaled = { (time: Int64) in Int64(saturating: Double(time) * Double(some) / Double(all)) }
+        let all = loops ?? []
+        let some = all.filter { loop in chosen.contains { $0.fits(loop.place) } }
+        let share = Self.share(of: some, among: all)
+        guard share > 0, share < 1 else { return self }
         var part = self
-        part.watchedNs = scaled(watchedNs)
-        for index in faults.indices { part.faults[index].watchedNs = scaled(faults[index].watchedNs) }
+        part.watchedNs = Int64(saturating: Double(watchedNs) * share)
+        for (index, fault) in faults.enumerated() {
+            let isPlace = { (loop: WatchedPlace.Time) in fault.loops?.contains { $0.fits(loop.place) } ?? true }
+            let stalls = Self.share(of: some.filter(isPlace), among: all.filter(isPlace))
+            part.faults[index].shrink(time: share, stalls: stalls)
+        }
         return part
+    }
+
+    private static func share(of some: [WatchedPlace.Time], among all: [WatchedPlace.Time]) -> Double {
+        let (part, whole) = (some.map(\.watchedNs).saturatingSum(), all.map(\.watchedNs).saturatingSum())
+        return whole > 0 ? Double(part) / Double(whole) : 0
     }
 }
 
@@ -258,6 +267,14 @@ extension Baseline.Fault {
         watchedNs = now?.watchedNs ?? wholeNs
         // Without it, how the baseline's stalls came is the best that is known.
         dispersion = now?.dispersion ?? dispersion
+    }
+
+    /// - Parameter stalls: The share of the stalls that stays, one of each kind at least. 0: all stay.
+    fileprivate mutating func shrink(time: Double, stalls: Double) {
+        watchedNs = Int64(saturating: Double(watchedNs) * time)
+        guard stalls > 0 else { return }
+        let scaled = { (number: Int) in min(number, max(1, Int(saturating: (Double(number) * stalls).rounded()))) }
+        (count, starved) = (scaled(count), scaled(starved))
     }
 
     mutating func add(_ occurrence: Occurrence) {

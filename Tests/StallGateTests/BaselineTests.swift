@@ -326,6 +326,29 @@ struct BaselineTests {
         #expect(Gate.judge(.success(worse), by: Budget(), against: before, outOf: worse).verdict == .over)
     }
 
+    @Test("of a fault of several loops, a choice of them is compared with its part of the stalls")
+    func choiceOfPartsOfFaults() throws {
+        var run = Self.run()
+        run.watched.append(.init(type: .eventLoop, label: "nio-1", watchedNs: 600_000_000_000))
+        let elsewhere = Self.stalls(40).map { report in
+            var report = report
+            (report.watched.label, report.watched.type) = ("nio-1", .eventLoop)
+            return report
+        }
+        let before = try #require(
+            Baseline(Self.overview(Self.stalls(40) + elsewhere, [run]), at: Sample.start)
+        )
+        var chosen = run
+        chosen.watched.removeLast()
+        func judged(_ count: Int) -> GateResult {
+            let some = Self.overview(Self.stalls(count), [chosen])
+            return Gate.judge(.success(some), by: Budget(), against: before, outOf: some)
+        }
+        #expect(judged(40).verdict == .within, "\(judged(40).text)")
+        // All loops together had nearly as many.
+        #expect(judged(90).verdict == .over, "\(judged(90).text)")
+    }
+
     @Test("allowed faults are not compared")
     func allowed() throws {
         let new = Self.overview(Self.stalls(12, "v2:bbbb000000000000"), [Self.run()])
