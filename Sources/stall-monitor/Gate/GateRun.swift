@@ -252,6 +252,11 @@ struct GateRun {
     }
 
     private func watchFromOutside() {
+        do throws(CommandFailure) {
+            try WatchRun.check()
+        } catch {
+            return Output.note(error.message)
+        }
         do throws(CaptureError) {
             try watcher.add(child)
         } catch {

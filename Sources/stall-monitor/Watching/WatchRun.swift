@@ -34,7 +34,7 @@ struct WatchRun {
 
     /// - Throws: Why none of the processes can be watched, in one line.
     init(_ options: WatchCommand, _ signals: WatchSignals) throws {
-        try Self.check(counts: readProcFile("/proc/self/schedstat"))
+        try Self.check()
         (self.options, self.signals) = (options, signals)
         var watching = WatchOptions(
             threshold: .nanoseconds(options.threshold?.nanoseconds ?? 250_000_000),
@@ -62,8 +62,11 @@ struct WatchRun {
         }
     }
 
-    /// - Parameter counts: The kernel's counts for a thread that runs. Throws if there are none.
-    static func check(counts: String?) throws(CommandFailure) {
+    /// Checks whether processes can be watched from outside on this kernel.
+    ///
+    /// - Parameter counts: The kernel's counts for a thread that runs.
+    /// - Throws: If there are none.
+    static func check(counts: String? = readProcFile("/proc/self/schedstat")) throws(CommandFailure) {
         guard !Schedule.isCounted(in: counts) else { return }
         throw CommandFailure(
             "this kernel does not count how long threads run (/proc/PID/schedstat, CONFIG_SCHED_INFO), and without that a loop that turns "
@@ -102,7 +105,7 @@ struct WatchRun {
         }
     }
 
-    /// Of several processes those that can be watched are, and it is said of the others why not: one may have ended since it was looked up.
+    /// Watches those of the processes that can be watched, and says why the others cannot: one may have ended since it was looked up.
     ///
     /// - Returns: Whether one is not watched.
     /// - Throws: Why none is.
