@@ -112,9 +112,9 @@ extension Fault {
     /// Adds the names of stalls that were only counted, which have no reports.
     mutating func add(namesOf repeated: RunRecord.Repeated, in run: RunRecord) {
         Self.count(run.host.name, 0, &hosts)
-        run.service(of: repeated).map { Self.count($0, 0, &services) }
+        if let service = run.service(of: repeated) { Self.count(service, 0, &services) }
         // A watcher does not know the releases of what it watches.
-        if run.targets == nil { run.service?.version.map { Self.count($0, 0, &releases) } }
+        if run.targets == nil, let release = run.service?.version { Self.count(release, 0, &releases) }
     }
 
     private mutating func add(aliasesOf stall: StallOutline) {
