@@ -121,11 +121,12 @@ extension CaptureError: CustomStringConvertible {
         return unsafe "a system call failed: \(String(cString: strerror(underlying)))"
     }
 
-    /// The files of a process that has changed its user belong to root, although `/proc` is mounted: PR_SET_DUMPABLE(2const).
+    /// Although `/proc` is mounted, the files of a process that has changed its user, or whose program has more rights than its user, belong to
+    /// root: PR_SET_DUMPABLE(2const).
     private var advice: String {
         guard code == .stateUnreadable, underlying == EACCES else { return code.advice }
-        return "only root may read the state of this process's threads, because the process has changed its user: "
-            + "call prctl(PR_SET_DUMPABLE, 1) after that"
+        return "only root may read the state of this process's threads, because the process has changed its user, "
+            + "or its program has capabilities (setcap): call prctl(PR_SET_DUMPABLE, 1), after a change of the user"
     }
 }
 

@@ -119,6 +119,7 @@ extension CaptureTests {
             let unreadable = CaptureError(.stateUnreadable, underlying: EACCES)
             #expect(unreadable.description.contains("call prctl(PR_SET_DUMPABLE, 1)"))
             #expect(!unreadable.sentence.contains("mount"))
+            #expect(unreadable.sentence.contains("changed its user") && unreadable.sentence.contains("(setcap)"))
         }
     }
 }
