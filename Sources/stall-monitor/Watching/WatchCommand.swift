@@ -49,8 +49,8 @@ struct WatchCommand: ParsableCommand {
             with that one.
 
             Exit code 0: the processes have ended, or SIGTERM ended it. 1: nothing, or not every given process, could be watched \
-            (no such process or name, another user's, a kernel thread, or one that has ended), or reports are lost. 64: wrong usage. 127: there is no such \
-            command. 126: the command cannot be run. 130: ended by Ctrl-C. 129: by SIGHUP. 131: by SIGQUIT.
+            (no such process or name, another user's, a kernel thread, or one that has ended), or reports are lost. 64: wrong usage. \
+            127: there is no such command. 126: the command cannot be run. 130: ended by Ctrl-C. 129: by SIGHUP. 131: by SIGQUIT.
             """
     )
 
