@@ -318,6 +318,17 @@ struct CompletionTests {
         #expect(run.output == completion + "\n", "\(run)")
     }
 
+    @Test("gate completes all options of its default subcommand")
+    func gateOptions() throws {
+        func options(_ root: CommandDescription, _ words: String...) -> Set<String> {
+            let named = root.command(of: words).allArguments.filter { $0.kind != "positional" }
+            return Set(named.flatMap { ($0.names ?? []).map(\.dashed) })
+        }
+        let judge = options(try CommandDescription.read(of: StallMonitorCommand.self), "gate", "judge")
+        let gate = options(try CommandDescription.read(of: CompletedCommand.self), "gate")
+        #expect(judge.count > 30 && judge.subtracting(gate).isEmpty, "\(judge.subtracting(gate))")
+    }
+
     @Test("sample completes process ids")
     func processes() throws {
         let found = try offered(["stall-monitor", "sample", ""], for: ["sample", "--", "positional@0"])

@@ -89,6 +89,8 @@ struct CompletedCommand: ParsableCommand {
             return configuration
         }()
 
+        @Option(completion: .directory) var from: [String] = []
+        @OptionGroup var index: IndexOption
         @OptionGroup var options: JudgeOptions
         @OptionGroup var selection: Selection
         @Option var against: String?
