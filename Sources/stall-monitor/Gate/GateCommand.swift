@@ -99,21 +99,22 @@ struct GateJudgeCommand: ParsableCommand {
         let overview = Result { () throws(ReportError) in
             try sources.overview()
         }
-        let chosen = try? overview.get().chosen(by: selection.stalls)
-        let most = try? overview.get().chosenAtMost(by: selection.stalls)
+        let whole = try? overview.get()
+        let chosen = whole?.chosen(by: selection.stalls)
+        let most = whole?.chosenAtMost(by: selection.stalls)
         let result =
-            switch overview {
-            case .success(let whole):
+            if let whole, let chosen {
                 // The result itself reports unreadable files.
                 try options.judge(
-                    [chosen ?? whole],
+                    [chosen],
                     outOf: whole,
                     atMost: most,
                     choosing: whole.doubts(of: selection.stalls) + (other.map { whole.doubts(of: $0.selection) } ?? []),
                     against: other?.baseline(of: whole, named: against ?? "")
                 )
-            // An unreadable directory is a verdict too: cannot judge.
-            case .failure: Gate.judge(overview, by: try options.budget.read())
+            } else {
+                // An unreadable directory is a verdict too: cannot judge.
+                Gate.judge(overview, by: try options.budget.read())
             }
         let files = options.writeFiles(result)
         try Output.write(options.text(of: result, width: Terminal.current().width))
@@ -125,9 +126,9 @@ struct GateJudgeCommand: ParsableCommand {
             )
         }
         // Otherwise a mistake in the digits would look like a fault that is gone.
-        if case .success(let whole) = overview { selection.stalls.unknownFaults(in: whole).forEach(Output.note) }
+        if let whole { selection.stalls.unknownFaults(in: whole).forEach(Output.note) }
         // The verdict says only that there is no run record.
-        if case .success(let whole) = overview, !whole.runs.isEmpty, result.runs.isEmpty {
+        if let whole, !whole.runs.isEmpty, result.runs.isEmpty {
             let unknown = selection.stalls.unknownName(in: whole.runs)
             Output.note(unknown ?? "the choice leaves out every run record; 'stall-monitor runs' lists them")
         }
