@@ -78,7 +78,7 @@ static size_t take_lines(stackcap_arena *arena, size_t size) {
 }
 
 static int read_maps(stackcap_arena *arena) {
-    int file = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
+    int file = stackcap_open_own("maps");
     if (file < 0)
         return errno;
     arena->range_count = 0;

@@ -56,13 +56,28 @@ static int take_file(struct stackcap_reader *reader, pid_t process, int file) {
     return 0;
 }
 
+int stackcap_open_own(const char *name) {
+    int directory = -1, file = -1;
+    static const char *const places[] = {"/proc/thread-self", "/proc/self"};
+    for (int place = 0; file < 0 && place < 2; place++) {
+        directory = open(places[place], O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (directory < 0)
+            continue;
+        file = openat(directory, name, O_RDONLY | O_CLOEXEC);
+        int error = errno;
+        close(directory);
+        errno = error;
+    }
+    return file;
+}
+
 int stackcap_reader_prepare(struct stackcap_reader *reader, bool through_file) {
     stackcap_reader_finish(reader);
     struct stackcap_reader by_call = {.process = getpid(), .file = -1};
     char from = 1, to = 0;
     if (!through_file && !stackcap_is_filtered() && read_by_call(&by_call, (uintptr_t)&from, &to, 1) == 1 && to == from)
         return *reader = by_call, 0;
-    return take_file(reader, by_call.process, open("/proc/thread-self/mem", O_RDONLY | O_CLOEXEC));
+    return take_file(reader, by_call.process, stackcap_open_own("mem"));
 }
 
 int stackcap_reader_refresh(struct stackcap_reader *reader, bool is_filtered) {
