@@ -51,8 +51,9 @@ struct stackcap_reader {
 
 // memory.c
 
-/// Opens a file of /proc that shows this process's memory, such as "maps", for reading. −1 with errno set if that fails. Once the first thread has
-/// ended, only the files of other threads show it, so those of the calling thread are tried first. A profile of AppArmor may permit the process's only.
+/// Opens a file of /proc that shows this process's memory, such as "maps", for reading. −1 with errno set if that fails. Once the first
+/// thread has ended, only the files of other threads show it, so that of the calling thread is tried first. A profile of AppArmor may
+/// permit the process's only.
 int stackcap_open_own(const char *name);
 /// Chooses process_vm_readv, or /proc/self/mem if a sandbox refuses it. A sandbox may also end a process for the call: if
 /// there is one, the call is not tried.
