@@ -24,6 +24,9 @@ final class LoopTarget {
         #expect(try command.line() == "READY")
     }
 
+    /// SIGTERM does not end a loop, and its input has an end only when no later child has a copy of it.
+    deinit { if command.isRunning { command.send(SIGKILL) } }
+
     var pid: Int32 { command.pid }
 
     /// Without waiting for an answer.
