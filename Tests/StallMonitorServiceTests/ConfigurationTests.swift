@@ -168,7 +168,9 @@ struct ConfigurationTests {
         var whole = StallMonitor.Configuration(service: ServiceIdentity(name: "shop"), health: .init(port: 0))
         whole.rule.congested = .init(ticks: 5)
         // For code and tests only.
-        let withoutKey: Set = ["metadata", "details", "abortPatience", "noticeCapacity", "takesGraceOfEnvironment"]
+        let withoutKey: Set = [
+            "metadata", "details", "abortPatience", "lookupPatience", "noticeCapacity", "takesGraceOfEnvironment",
+        ]
         let named = ConfigurationOption.all.map(\.key).filter { !$0.hasSuffix(".enabled") }.map { key in
             key.replacing(/(Milliseconds|Seconds)$/, with: "")
                 .replacing("megabytes", with: "bytes").replacing("Percent", with: "Share")

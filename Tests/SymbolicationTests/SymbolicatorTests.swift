@@ -219,8 +219,10 @@ struct OtherProcessTests {
         let directory = ProcessDirectory(processID: number)
         waitUntil { directory.executable.map { $0 != ProcessDirectory.own.executable } == true }
         let former = try #require(directory.executable)
-        let mapping = ModuleMap(of: directory).mappings.first { $0.path == former && $0.fileOffset > 0 }
-        let address = try #require(mapping?.range.lowerBound)
+        // The kernel maps a program after it has become the process's executable.
+        let mapped = { ModuleMap(of: directory).mappings.first { $0.path == former && $0.fileOffset > 0 } }
+        waitUntil { mapped() != nil }
+        let address = try #require(mapped()?.range.lowerBound)
         let (told, untold) = (Symbolicator(processID: number), Symbolicator(processID: number))
         for symbolicator in [told, untold] { symbolicator.remember([address]) }
         try input.fileHandleForWriting.write(contentsOf: Data("\n".utf8))
