@@ -36,12 +36,12 @@ final class DetailsSource: Sendable {
     ///
     /// - Parameters:
     ///   - work: The server's description of the stalled work.
-    ///   - patience: How long to wait for the answer.
+    ///   - patience: How long to wait for the answer, if not the usual time.
     ///   - tell: Called once when no answer arrives in time, and once when answers arrive again.
     func details(
         of report: StallReport,
         _ work: StalledWork = StalledWork(),
-        within patience: Duration = patience,
+        within patience: Duration? = nil,
         tell: (StallEvent) -> Void
     ) -> StallDetails {
         guard ask != nil || work.context != nil else { return StallDetails(metadata: labels) }

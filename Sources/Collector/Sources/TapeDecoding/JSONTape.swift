@@ -60,12 +60,15 @@ import Synchronization
 
     /// - Throws: ``TapeDecoder/Irregular`` if it is no text, or a long one that may have accents: the first begins with the byte 0xcc.
     func string(_ index: Int) throws -> String {
-        guard kind(index) == .text else { throw TapeDecoder.Irregular() }
-        let bytes = unsafe bytes(index)
-        if unsafe bytes.count > Self.longestName && bytes.contains(where: { $0 >= 0xcc }) {
-            throw TapeDecoder.Irregular()
-        }
+        guard isShortText(index) else { throw TapeDecoder.Irregular() }
         return text(index)
+    }
+
+    /// Whether it is a text that the reports' own decoder does not shorten.
+    func isShortText(_ index: Int) -> Bool {
+        guard kind(index) == .text else { return false }
+        let bytes = unsafe bytes(index)
+        return unsafe bytes.count <= Self.longestName || !bytes.contains { $0 >= 0xcc }
     }
 
     /// The bytes of a text, which are valid UTF-8.

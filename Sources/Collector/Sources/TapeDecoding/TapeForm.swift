@@ -118,13 +118,6 @@ extension JSONTape {
 
     // MARK: Values
 
-    /// Whether it is a text that the reports' own decoder does not shorten: see ``string(_:)``.
-    private func isShortText(_ index: Int) -> Bool {
-        guard kind(index) == .text else { return false }
-        let bytes = unsafe bytes(index)
-        return unsafe bytes.count <= Self.longestName || !bytes.contains { $0 >= 0xcc }
-    }
-
     private func isTexts(_ object: Int) -> Bool {
         guard kind(object) == .object, count(object) <= TapeDecoder.maximumMembers else { return false }
         var (name, end) = (object + 1, next(object) - 1)
