@@ -49,9 +49,12 @@ struct LiveMemoryTests {
     @Test("The first byte of a stack that follows another one is its own")
     func neighbours() throws {
         let (size, count) = (Int(sysconf(Int32(_SC_PAGESIZE))), 16)
-        let pages = try unsafe #require(mmap(nil, count * size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))
-        try #require(unsafe pages != MAP_FAILED)
-        defer { unsafe munmap(pages, count * size) }
+        // A page without access at either end: the kernel would make the first one part of a mapping that ends right before it.
+        let length = (count + 2) * size
+        let all = try unsafe #require(mmap(nil, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))
+        try #require(unsafe all != MAP_FAILED)
+        defer { unsafe munmap(all, length) }
+        let pages = unsafe all + size
         // Alternately shared and private, so that the kernel merges none. Of so many, a search meets one before its successor.
         for index in 0..<count {
             let flags = (index % 2 == 0 ? MAP_PRIVATE : MAP_SHARED) | MAP_ANONYMOUS | MAP_FIXED
