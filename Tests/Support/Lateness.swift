@@ -7,14 +7,22 @@ public import Testing
 /// by how much it overslept. A test about real time uses this to find out whether the machine caused a failure.
 public final class LatenessWitness: Sendable {
     private static let rest = Duration.milliseconds(2)
-    private let longestSoFar = Mutex(Duration.zero)
+    private struct State: Sendable {
+        var longest = Duration.zero
+        /// When each thread that still sleeps, or has not begun, is to wake up.
+        var due: [MonotonicInstant]
+    }
+
+    private let state: Mutex<State>
     private let isOver = Atomic(false)
 
     public init() {
-        for processor in 0..<max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))) {
+        let processors = max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN)))
+        state = Mutex(State(due: Array(repeating: .now.advanced(by: Self.rest), count: processors)))
+        for processor in 0..<processors {
             startThread { [weak self] in
                 confine(to: processor)
-                while let self, !self.isOver.load(ordering: .relaxed) { self.look() }
+                while let self, !self.isOver.load(ordering: .relaxed) { self.look(processor) }
             }
         }
     }
@@ -25,19 +33,28 @@ public final class LatenessWitness: Sendable {
     /// Notes a delay that the test itself measured, of a thread that starved although others woke up in time.
     public static func note(_ lateness: Duration) { current?.note(lateness) }
 
-    /// The greatest delay so far, of any of its threads or noted by the test.
-    public var longest: Duration { longestSoFar.withLock { $0 } }
+    /// The greatest delay so far, of any of its threads or noted by the test. A thread that is to have woken up and has not counts, too: a
+    /// test that has failed may be the first one to run after a delay.
+    public var longest: Duration {
+        state.withLock { state in
+            let now = MonotonicInstant.now
+            return state.due.reduce(state.longest) { max($0, $1.duration(to: now)) }
+        }
+    }
 
     /// Ends its threads.
     public func end() { isOver.store(true, ordering: .relaxed) }
 
-    private func look() {
-        let due = MonotonicInstant.now.advanced(by: Self.rest)
+    private func look(_ processor: Int) {
         usleep(UInt32(Self.rest / .microseconds(1)))
-        note(due.duration(to: .now))
+        state.withLock { state in
+            let now = MonotonicInstant.now
+            state.longest = max(state.longest, state.due[processor].duration(to: now))
+            state.due[processor] = now.advanced(by: Self.rest)
+        }
     }
 
-    private func note(_ lateness: Duration) { longestSoFar.withLock { $0 = max($0, lateness) } }
+    private func note(_ lateness: Duration) { state.withLock { $0.longest = max($0.longest, lateness) } }
 }
 
 /// A failing test is repeated if the machine was late while it ran, a few times, and each time is printed. If the machine was
