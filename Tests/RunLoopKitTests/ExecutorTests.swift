@@ -140,10 +140,11 @@ struct ExecutorTests {
         let trace = await onLoopThread { loop in
             let trace = Trace()
             let register = Register(loop)
+            let second = Box<Task<Void, Never>?>(nil)
             Task {
                 await register.perform {
                     // The second job is in the same snapshot, or is enqueued while this one runs.
-                    Task { await register.perform { trace.note("second") } }
+                    second.value = Task { await register.perform { trace.note("second") } }
                     while loop.isWaiting {}
                     occupy(loop).invalidate()
                     let timer = EventTimer(after: .milliseconds(10)) { _ in trace.note("timer") }
@@ -152,6 +153,8 @@ struct ExecutorTests {
                     trace.note("first ends")
                 }
                 await register.perform { trace.note("third") }
+                // Its thread may have been late: a run that ends sooner would leave it to the end of the loop.
+                await second.value?.value
                 loop.stop()
             }
             occupy(loop)
