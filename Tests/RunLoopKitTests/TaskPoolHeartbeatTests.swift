@@ -119,19 +119,33 @@ struct TaskPoolHeartbeatTests {
 
     @Test("The lengths of all jobs are counted, and the place where the longest one began is known")
     func lengths() throws {
-        let place = try unsafe #require(pool.place)
+        var pool = pool
         #expect(pool.jobLengths.lengths.count == 0 && pool.jobLengths.longestFunctions == [])
-        for function in [0x100, 0x200, 0x300] as [UInt] {
-            // One after the other at the same place: the first has more functions than the others.
-            let third: UInt = function == 0x100 ? function + 2 : 0
-            let job = unsafe task_pool_begin(place, [function, function + 1, third, 0])
-            // For a loaded machine: a multiple of the time that the others can take without a delay.
-            if function == 0x200 { usleep(300_000) }
-            unsafe task_pool_end(place, job)
+        // Again, if one of the others took so long because this thread got no processor.
+        var attempts = 1
+        while try threeJobs(in: pool) > .milliseconds(100), attempts < 5 {
+            attempts += 1
+            pool = TaskPoolHeartbeat(label: "again", width: 3)
         }
         let (lengths, functions) = pool.jobLengths
         #expect(lengths.count == 3 && lengths.longest >= 300_000_000 && functions == [0x200, 0x201])
         #expect(lengths.length(ofShare: 0.3) < lengths.longest)
+    }
+
+    /// The second one takes at least 300 ms. Returns the greatest time that another one can have taken.
+    private func threeJobs(in pool: TaskPoolHeartbeat) throws -> Duration {
+        let place = try unsafe #require(pool.place)
+        var longest = Duration.zero
+        for function in [0x100, 0x200, 0x300] as [UInt] {
+            let start = MonotonicInstant.now
+            // One after the other at the same place: the first has more functions than the others.
+            let third: UInt = function == 0x100 ? function + 2 : 0
+            let job = unsafe task_pool_begin(place, [function, function + 1, third, 0])
+            if function == 0x200 { usleep(300_000) }
+            unsafe task_pool_end(place, job)
+            if function != 0x200 { longest = max(longest, elapsed(since: start)) }
+        }
+        return longest
     }
 
     // MARK: - A watcher's requests
