@@ -11,8 +11,8 @@ import Testing
 struct ToleranceTests {
     @Test("R46: one wake-up serves all timers whose windows overlap, at the first date that none can pass")
     func coalesced() async {
-        let (wakeUps, trace, early) = await onLoopThread { loop in
-            let (wakeUps, trace, early) = (Counter(), Trace(), Counter())
+        let (wakeUps, trace, early, sleepsAfter) = await onLoopThread { loop in
+            let (wakeUps, trace, early, sleepsAfter) = (Counter(), Trace(), Counter(), Box<Duration?>(nil))
             let start = MonotonicInstant.now
             // The loop must sleep before the first date: there is more time for that than the suite's tolerated lateness.
             for (date, tolerance) in [(200, 600), (100, 500), (400, 10_000), (500, 0), (300, 200)] {
@@ -24,9 +24,14 @@ struct ToleranceTests {
                 loop.add(timer)
             }
             loop.add(LoopObserver(activities: .afterWaiting) { _, _ in wakeUps.increment() })
+            let observer = LoopObserver(activities: .beforeWaiting, repeats: false) { _, _ in
+                sleepsAfter.value = elapsed(since: start)
+            }
+            loop.add(observer)
             loop.run()
-            return (wakeUps.value, trace.all, early.value)
+            return (wakeUps.value, trace.all, early.value, sleepsAfter.value)
         }
+        LatenessWitness.note(sleepsAfter ?? .zero)
         #expect(wakeUps == 1)
         #expect(trace == ["100", "200", "300", "400", "500"])
         #expect(early == 0)

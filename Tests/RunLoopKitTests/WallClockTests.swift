@@ -95,17 +95,22 @@ struct WallClockTests {
         .repeatedWhenLate(by: .milliseconds(50))
     )
     func tolerance() async {
-        let (wakeUps, trace) = await onLoopThread { loop in
-            let (wakeUps, trace) = (Counter(), Trace())
-            let now = WallClockInstant.now
+        let (wakeUps, trace, sleepsAfter) = await onLoopThread { loop in
+            let (wakeUps, trace, sleepsAfter) = (Counter(), Trace(), Box<Duration?>(nil))
+            let (start, now) = (MonotonicInstant.now, WallClockInstant.now)
             let lenient = EventTimer(atWallClock: now.advanced(by: .milliseconds(200))) { _ in trace.note("lenient") }
             lenient.tolerance = .seconds(60)
             loop.add(lenient)
             loop.add(EventTimer(atWallClock: now.advanced(by: .milliseconds(400))) { _ in trace.note("exact") })
             loop.add(LoopObserver(activities: .afterWaiting) { _, _ in wakeUps.increment() })
+            let observer = LoopObserver(activities: .beforeWaiting, repeats: false) { _, _ in
+                sleepsAfter.value = elapsed(since: start)
+            }
+            loop.add(observer)
             loop.run()
-            return (wakeUps.value, trace.all)
+            return (wakeUps.value, trace.all, sleepsAfter.value)
         }
+        LatenessWitness.note(sleepsAfter ?? .zero)
         #expect(wakeUps <= 1)
         #expect(trace == ["lenient", "exact"])
     }
