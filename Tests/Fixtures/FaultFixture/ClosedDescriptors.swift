@@ -73,6 +73,8 @@ func swappedNumbers() {
         }
     }
     for worker in workers where !worker.answers() { say("a wake-up was lost") }
+    // A worker answers before it has made the descriptors for its next sleep.
+    for worker in workers { waitUntilAsleep(worker.loop) }
     say("sets: \(descriptors(of: "eventpoll").count), wake descriptors: \(descriptors(of: "eventfd").count)")
     for worker in workers { worker.end() }
     say("left: \(descriptors(of: "anon_inode").count)")
