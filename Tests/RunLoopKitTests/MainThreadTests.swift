@@ -84,6 +84,18 @@ struct MainThreadTests {
         )
     }
 
+    @Test("R64: so have a perform request and a thread that waits for one; a signal does not end that wait")
+    func requestFrames() throws {
+        let run = try Fixture.run("RunLoopFixture", "request-frames")
+        #expect(
+            run.lines == [
+                "request: event_run_loop_is_calling_out_to_a_perform_request",
+                "wait for a request: event_run_loop_wait_for_a_perform_request",
+                "done",
+            ]
+        )
+    }
+
     @Test(
         "R59, R60, R61: thousands of hops among main actor, main queue, sleeps and loops end on the right threads"
     )

@@ -3,6 +3,7 @@ import Glibc
 import RunLoopKit
 import Synchronization
 
+let requestHasBegun = Atomic<Bool>(false)
 let requestMayEnd = Atomic<Bool>(false)
 
 /// R64: the frame of a perform request, and of a thread that waits for one; a signal does not end that wait.
@@ -12,11 +13,14 @@ func requestFrames() {
     do {
         let worker = try WorkerThread(name: "frames")
         signal(SIGALRM) { _ in
+            let hasBegun = requestHasBegun.load(ordering: .acquiring)
+            guard isThere("event_run_loop_wait_for_a_perform_request", hasBegun) else { return }
             say("wait for a request: \(loopFrame())")
             requestMayEnd.store(true, ordering: .releasing)
         }
         alarm(1)
         let value = try worker.loop.performAndWait {
+            requestHasBegun.store(true, ordering: .releasing)
             while !requestMayEnd.load(ordering: .acquiring) { usleep(1000) }
             return "done"
         }

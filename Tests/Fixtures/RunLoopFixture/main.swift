@@ -280,8 +280,7 @@ func frames() {
     try? RemotePort(to: port).send(PortMessage())
     loop.run(for: .seconds(60), returnAfterSourceHandled: true)
     signal(SIGALRM) { _ in
-        // On a busy machine the loop may not wait yet.
-        guard EventRunLoop.main.isWaiting else { return _ = alarm(1) }
+        guard isThere("event_run_loop_wait", EventRunLoop.main.isWaiting) else { return }
         say("wait: \(loopFrame())")
         EventRunLoop.main.stop()
     }
@@ -329,6 +328,16 @@ func loopFrame() -> String {
         }
         return "none"
     }
+}
+
+private let looks = Atomic<Int>(0)
+
+/// For the handler of SIGALRM. On a busy machine the thread may not have announced its wait yet, or be on the way from there to the wait:
+/// then a later signal looks again. The tenth look at an announced wait says what it finds.
+func isThere(_ wait: String, _ isAnnounced: Bool) -> Bool {
+    if isAnnounced, loopFrame() == wait || looks.add(1, ordering: .relaxed).newValue == 10 { return true }
+    alarm(1)
+    return false
 }
 
 func wakeMainToStop() -> UnsafeMutableRawPointer? {
