@@ -359,9 +359,10 @@ struct PortRequestTests {
 
     @Test("R56: a request can be awaited while another loop receives the reply; each way to end has its error")
     func awaited() async throws {
+        let lostCount = Counter()
         let server = Server { message in
             switch message.id {
-            case 404: break
+            case 404: lostCount.increment()
             case 500: EventRunLoop.current.perform { EventRunLoop.current.stop() }
             default: Self.echo(message)
             }
@@ -390,6 +391,8 @@ struct PortRequestTests {
             _ = try await remote.request(lost, on: loop, receiveTimeout: .milliseconds(5))
         }
         let pending = Task { try await remote.request(lost, on: loop, receiveTimeout: .seconds(60)) }
+        // One that is only made when the loop has ended would be refused, with the same error.
+        waitUntil { lostCount.value == 2 }
         loop.perform { loop.add(EventTimer(after: .milliseconds(5)) { _ in loop.stop() }) }
         await #expect(throws: RunLoopError(.loopEnded)) { _ = try await pending.value }
         await #expect(throws: RunLoopError(.loopEnded)) { _ = try await remote.request(lost, on: loop) }
