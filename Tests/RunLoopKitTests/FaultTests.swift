@@ -188,10 +188,10 @@ struct FaultTests {
 
     // MARK: Scale
 
-    /// The limit on the descriptors of a process.
+    /// The number of descriptors that a process can ask for.
     private static var descriptorLimit: UInt {
         var limit = rlimit()
-        return unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 ? limit.rlim_cur : 0
+        return unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 ? limit.rlim_max : 0
     }
 
     @Test(
@@ -208,7 +208,10 @@ struct FaultTests {
         )
     }
 
-    @Test("R1, R2: a thousand loops at a time, with two descriptors each, are woken, end and leave nothing behind")
+    @Test(
+        "R1, R2: a thousand loops at a time, with two descriptors each, are woken, end and leave nothing behind",
+        .enabled(if: FaultTests.descriptorLimit > 2_100, "this machine permits too few descriptors")
+    )
     func manyLoops() throws {
         #expect(
             try scenario("many-loops") == [

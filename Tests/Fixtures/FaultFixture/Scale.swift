@@ -2,8 +2,17 @@ import CFaults
 import Glibc
 import RunLoopKit
 
+/// A login's processes may have 1,024 descriptors, unless they ask for more.
+private func raiseDescriptorLimit() {
+    var limit = rlimit()
+    unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    limit.rlim_cur = limit.rlim_max
+    unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+}
+
 /// Ten thousand descriptors on one loop: all are ready, then one, then none; nothing remains of them afterwards.
 func manyDescriptors() {
+    raiseDescriptorLimit()
     let loop = EventRunLoop.current
     let before = descriptors().count
     let served = Counter()
@@ -31,6 +40,7 @@ func manyDescriptors() {
 
 /// A thousand loops at a time: each is woken, and each ends. Their descriptors and memory are freed.
 func manyLoops() {
+    raiseDescriptorLimit()
     thousandLoops(isFirst: true)
     let (allocated, open) = (faults_allocated(), descriptors().count)
     for _ in 0..<2 { thousandLoops(isFirst: false) }
