@@ -143,8 +143,8 @@ struct FaultTests {
         .repeatedWhenLate(by: .milliseconds(20))
     )
     func suspended() throws {
-        let lines = ["timedOut, turns: 1", "timedOut, in time: true"]
-        #expect(try scenario("suspended") == lines + ["no burst: true, on the grid: true, fires: true"])
+        let lines = ["stopped: true, timedOut, turns: 1", "stopped: true, timedOut, in time: true"]
+        #expect(try scenario("suspended") == lines + ["no burst: true, on the grid: true"])
     }
 
     @Test(
