@@ -67,7 +67,7 @@ final class ClickHouseClient: Sendable {
     }
 
     /// Servers close connections that were idle for 3 seconds (18.16) or 10 seconds (current versions).
-    private static let idleTime = TimeAmount.seconds(2)
+    static let idleTime = TimeAmount.seconds(2)
 
     private let address: ClickHouseAddress
     private let state: Mutex<State>
