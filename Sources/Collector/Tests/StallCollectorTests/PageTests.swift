@@ -18,9 +18,11 @@ struct PageTests {
         return report
     }
 
-    private static func report(_ function: String? = nil, hoursAgo hours: Int64) -> StallReport {
+    private static func report(_ function: String? = nil, hoursAgo hours: Int64, now: Timestamp = .now())
+        -> StallReport
+    {
         var report = function.map { Samples.report($0) } ?? Samples.report()
-        report.startedAt = Timestamp.now().advanced(byNanoseconds: -hours * 3_600_000_000_000)
+        report.startedAt = now.advanced(byNanoseconds: -hours * 3_600_000_000_000)
         report.endedAt = report.startedAt.advanced(byNanoseconds: report.durationNs)
         return report
     }
@@ -212,8 +214,10 @@ struct PageTests {
     @Test("A fault's page says which of its days, hosts and stalls it does not show")
     func faultLimits() async throws {
         try await Samples.withStore { store, _ in
+            // With midnight between two looks at the clock, two of them would be of one day.
+            let now = Timestamp.now()
             let reports = (0..<52 as Range<Int64>).map { day in
-                var report = Self.report(hoursAgo: day * 24)
+                var report = Self.report(hoursAgo: day * 24, now: now)
                 report.host = .init(name: "web\(day)")
                 return report
             }
