@@ -1,4 +1,5 @@
 import CLocks
+import RunLoopKit
 import StackCapture
 import StallReports
 import TestSupport
@@ -19,9 +20,12 @@ struct LockContestTests {
         defer { lock_end_contest() }
         let probe = LockProbe(capturer: capturer)
         let waiter = lock_contestant()
-        var told = 0
-        // Until there are enough reports; fewer on a machine without time for it.
-        for _ in 0..<20_000 where told < 200 {
+        var (told, looks) = (0, 0)
+        // Until there are enough reports; fewer on a machine without time for it. The time limit only ends a hang: in all the looks of a
+        // moment, the waiter may be one that waits for a CPU.
+        let deadline = MonotonicInstant.now + .seconds(60)
+        while told < 200, looks < 20_000 || told == 0 && MonotonicInstant.now < deadline {
+            looks += 1
             let before = lock_turn()
             guard let call = StackCapturer.sighting(ofThread: waiter)?.systemCall else { continue }
             let finding = probe.follow(waiter, capturedIn: call)
@@ -43,21 +47,28 @@ struct LockContestTests {
         let next = unsafe lock_start_holder(lock_create(LOCK_NORMAL), gate, "next")
         let waiter = unsafe lock_start_waiter(lock, "waiter")
         defer { gate_open(gate) }
-        let owners = Changing([former, next], until: looks)
-        let probe = LockProbe(capturer: capturer) { address, count in
-            guard var words = capturer.words(at: address, count: count) else { return nil }
-            // The owner's id is eight bytes into a mutex.
-            if address == UInt(lock_address(lock)), count > 2 { words[2] = UInt32(owners.next()) }
-            return words
-        }
         var call: SystemCall?
         while call?.name != "futex" { call = StackCapturer.sighting(ofThread: waiter)?.systemCall }
-        let finding = try #require(probe.follow(waiter, capturedIn: call))
-        let wait = try #require(finding.waits.first)
+        var finding: LockFinding?
+        // The probe begins no second look after 100 ms. Again, a hundred times at most, if this thread had to wait for a CPU for so long.
+        for _ in 0..<100 {
+            let owners = Changing([former, next], until: looks)
+            let probe = LockProbe(capturer: capturer) { address, count in
+                guard var words = capturer.words(at: address, count: count) else { return nil }
+                // The owner's id is eight bytes into a mutex.
+                if address == UInt(lock_address(lock)), count > 2 { words[2] = UInt32(owners.next()) }
+                return words
+            }
+            let start = MonotonicInstant.now
+            finding = probe.follow(waiter, capturedIn: call)
+            if MonotonicInstant.now - start < .milliseconds(50) { break }
+        }
+        let found = try #require(finding)
+        let wait = try #require(found.waits.first)
         if looks == .max {
-            #expect(wait.reading.owner == nil && wait.changedHands && finding.owners.isEmpty)
+            #expect(wait.reading.owner == nil && wait.changedHands && found.owners.isEmpty)
         } else {
-            #expect(wait.reading.owner == next && !wait.changedHands && finding.owners.map(\.threadID) == [next])
+            #expect(wait.reading.owner == next && !wait.changedHands && found.owners.map(\.threadID) == [next])
         }
         #expect(wait.reading.kind == .mutex)
     }
