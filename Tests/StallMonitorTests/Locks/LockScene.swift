@@ -1,6 +1,7 @@
 import CLocks
 import Dispatch
 import Glibc
+import StackCapture
 import StallReports
 import Synchronization
 import TestSupport
@@ -222,6 +223,11 @@ extension LockScene {
 
 /// The gate of the scene with dispatch_once.
 private let onceGate = Atomic<Int32>(0)
+
+/// Waits until a thread of this process sleeps in a system call. What is asserted of that thread then does not hang on how soon it has run.
+func waitUntil(_ thread: Int32, isIn call: String, sourceLocation: SourceLocation = #_sourceLocation) {
+    waitUntil(sourceLocation: sourceLocation) { StackCapturer.sighting(ofThread: thread)?.systemCall?.name == call }
+}
 
 final class NumberBox: Sendable {
     let number = Atomic<Int32>(0)

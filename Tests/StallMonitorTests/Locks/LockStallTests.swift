@@ -63,6 +63,8 @@ struct LockStallTests {
     func owned(_ scene: LockScene) throws {
         let gate = gate_create()
         let owner = scene.hold(gate)
+        // Its stack is taken a moment after the loop has begun to wait.
+        waitUntil(owner, isIn: "read")
         let report = try report(of: scene.wait, release: { gate_open(gate) })
         try check(scene, report, heldBy: owner)
         #expect(report.stacks.first?.role == .stalled && report.culprit?.stack == 0)
@@ -220,10 +222,14 @@ struct LockStallTests {
     func timedDeadlock() throws {
         let (a, b, gate) = (lock_create(LOCK_NORMAL), lock_create(LOCK_RECURSIVE), gate_create())
         let other = unsafe lock_start_crossing(a, gate, b, "crossing")
-        let report = try report(of: {
+        worker.perform {
             lock_take(b)
             gate_open(gate)
-            if lock_take_within(a, 3_000) { lock_release(a) }
+        }
+        waitUntil(other, isIn: "futex")
+        // The timeout only ends a hang.
+        let report = try report(of: {
+            if lock_take_within(a, 60_000) { lock_release(a) }
             lock_release(b)
         }) { lock_release(a) }
         #expect(
@@ -240,6 +246,7 @@ struct LockStallTests {
         let asked = try WorkerThread(name: "asked-loop")
         let owner = try #require(asked.loop.thread).id
         asked.loop.perform { _ = holdQueue(gate) {} }
+        waitUntil(owner, isIn: "read")
         let report = try report(of: { _ = try? asked.loop.performAndWait { 2 } }) { gate_open(gate) }
         asked.stop()
         let lock = try #require(report.cause.lock)
@@ -268,7 +275,7 @@ struct LockStallTests {
         let owner = try #require(ending.loop.thread).id
         ending.loop.perform { _ = holdQueue(gate) {} }
         // The worker is at the gate before it is asked to stop.
-        waitUntil { StackCapturer.sighting(ofThread: owner)?.systemCall?.name == "read" }
+        waitUntil(owner, isIn: "read")
         ending.stop()
         let report = try report(of: { ending.join() }) { gate_open(gate) }
         #expect(report.cause.lock?.kind == .workerEnd && report.cause.lock?.owner?.id == owner, "\(report.cause)")
@@ -304,9 +311,13 @@ struct LockStallTests {
         let others = (1..<count).map {
             unsafe lock_start_crossing(locks[$0], gate, locks[($0 + 1) % count], "crossing-\($0)")
         }
-        let report = try report(of: {
+        worker.perform {
             lock_take(locks[0])
             gate_open(gate)
+        }
+        // The others wait when the loop closes the circle: one that comes later than the report is missing in it.
+        for other in others { waitUntil(other, isIn: "futex") }
+        let report = try report(of: {
             lock_take(locks[1])
             lock_release(locks[1])
             lock_release(locks[0])
@@ -345,6 +356,7 @@ struct LockStallTests {
         let first = unsafe lock_start_crossing(a, gate, b, "first")
         let second = unsafe lock_start_crossing(b, gate, a, "second")
         gate_open(gate)
+        for thread in [first, second] { waitUntil(thread, isIn: "futex") }
         let report = try report(of: {
             lock_take(a)
             lock_release(a)

@@ -43,6 +43,7 @@ struct PortStallTests {
         let isOccupied = TickSemaphore()
         thread.loop.perform { _ = holdQueue(gate) { isOccupied.signal() } }
         try #require(isOccupied.wait(until: .now + .seconds(60)))
+        waitUntil(try #require(thread.loop.thread).id, isIn: "read")
     }
 
     private func isInEpoll(_ thread: Int32) -> Bool {
