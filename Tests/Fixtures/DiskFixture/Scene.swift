@@ -51,8 +51,15 @@ struct Scene {
         return events.ended.count { !final.contains($0.id) }
     }
 
-    /// Draft files that no writer has open.
-    var drafts: Int { names(in: reports).count { $0.hasPrefix(".draft") && isClosed(reports + "/" + $0) } }
+    /// Draft files that no writer has open, and that stay: a writer locks its draft only after it has made it.
+    var drafts: Int {
+        var count = 0
+        events.wait { _ in
+            count = names(in: reports).count { $0.hasPrefix(".draft") && isClosed(reports + "/" + $0) }
+            return count == 0
+        }
+        return count
+    }
 
     /// Waits until the writer is idle: the last document that the reporter writes about a stall is the run record,
     /// which it writes after it has reported the end.
