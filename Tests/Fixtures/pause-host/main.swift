@@ -46,6 +46,11 @@ func forkedChild() -> pid_t {
 }
 
 func tryInChild(_ monitor: StallMonitor, _ configuration: StallMonitor.Configuration) {
+    // Whoever started this program may have blocked the signal.
+    var alarms = sigset_t()
+    unsafe sigemptyset(&alarms)
+    unsafe sigaddset(&alarms, SIGALRM)
+    unsafe pthread_sigmask(SIG_UNBLOCK, &alarms, nil)
     alarm(30)
     let isForked = monitor.disarmed?.code == .forked
     say("child running \(monitor.isRunning), forked \(isForked)")
