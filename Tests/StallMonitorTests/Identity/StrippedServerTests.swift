@@ -35,24 +35,27 @@ struct StrippedServerTests {
         return "\(place)/\(name)"
     }
 
-    /// The longest stall of a run, and its place. Repeated if the machine did not let a stack be taken.
+    /// The longest stall of a run, and its place. Repeated if the machine did not let three stacks be taken, and then that of the run with
+    /// most: one of twelve shows a computing server while it reads the clock, and where no function has a name, that one is its own, too.
     private func stall(
         _ server: String,
         _ scenario: String,
         by loader: String? = nil
     ) async throws -> (report: StallReport, reports: String) {
-        for _ in 0..<8 {
+        var best: (report: StallReport, reports: String, stacks: Int)?
+        for _ in 0..<8 where best.map({ $0.stacks < 3 }) ?? true {
             let reports = "\(folder.path)/reports-\(UUID())"
             let arguments = [reports, scenario, "900"]
             _ = try await onThread {
                 if let loader { try Self.run(loader, [server] + arguments) } else { try Self.run(server, arguments) }
             }
             let found = try ReportReader(path: reports).contents().reports.max { $0.durationNs < $1.durationNs }
-            if let found, found.state == .recovered, found.stacks.contains(where: { !$0.frames.isEmpty }) {
-                return (found, reports)
-            }
+            guard let found, found.state == .recovered else { continue }
+            let stacks = found.stacks.filter { !$0.frames.isEmpty }.reduce(0) { $0 + $1.count }
+            if stacks > best?.stacks ?? 0 { best = (found, reports, stacks) }
         }
-        throw CocoaError(.fileNoSuchFile)
+        let found = try #require(best, "no run has a stall with a stack")
+        return (found.report, found.reports)
     }
 
     private func isProvisional(_ report: StallReport) throws -> Bool {
