@@ -139,8 +139,18 @@ struct PortStallTests {
         try worker.loop.add(ports[0])
         try other.loop.add(ports[1])
         let (back, there) = (try RemotePort(to: ports[0]), try RemotePort(to: ports[1]))
-        other.loop.perform { fill(back) }
-        let report = try report(of: { fill(there) }) { for port in ports { port.invalidate() } }
+        // By the time that one fills the other's queue, the other's loop serves its port no more: otherwise all messages arrive.
+        let (isOccupied, mayFill) = (TickSemaphore(), TickSemaphore())
+        other.loop.perform {
+            isOccupied.signal()
+            mayFill.wait()
+            fill(back)
+        }
+        try #require(isOccupied.wait(until: .now + .seconds(60)))
+        let report = try report(of: {
+            mayFill.signal()
+            fill(there)
+        }) { for port in ports { port.invalidate() } }
         other.stop()
         #expect(report.cause.verdict == .deadlock, "\(report.cause)")
         let cycle = try #require(report.cause.cycle)
