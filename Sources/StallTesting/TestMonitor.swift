@@ -12,8 +12,9 @@ package final class TestMonitor: Sendable {
     /// The shortest stall that the monitor detects. A shorter limit could not be distinguished from a thread that woke up late.
     static let shortestLimit = Duration.milliseconds(50)
     /// For how many seconds a test waits at its end for the monitor's results. After
-    /// that the test is not judged, and a line on standard error says so.
-    private static let patience = 10
+    /// that the test is not judged, and a line on standard error says so. To read the names of a large program
+    /// for the first time takes a busy machine more than ten seconds.
+    private static let patience = 60
 
     private let ledger: TestLedger
     private let directory: String
