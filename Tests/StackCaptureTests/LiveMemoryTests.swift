@@ -123,14 +123,17 @@ struct LiveMemoryTests {
     func sightings() throws {
         let (sleeper, spinner) = unsafe (stall_start(STALL_READ, 0, 0, nil), stall_start(STALL_SPIN, 0, 0, nil))
         defer { unsafe (_, _) = (stall_finish(sleeper), stall_finish(spinner)) }
-        var first = unsafe StackCapturer.sighting(ofThread: stall_thread(sleeper))
+        func sighting() -> ThreadSighting? { unsafe StackCapturer.sighting(ofThread: stall_thread(sleeper)) }
+        // A sighting reads the time slices before the call: one of a thread that fell asleep in between shows the call with an older count.
+        var seen: ThreadSighting?
         waitUntil {
-            first = unsafe StackCapturer.sighting(ofThread: stall_thread(sleeper))
-            return first?.systemCall?.name == "read"
+            seen = sighting()
+            guard let seen, seen.systemCall?.name == "read" else { return false }
+            return sighting()?.sleepsOn(since: seen) == true
         }
-        let seen = try #require(first)
-        let again = unsafe try #require(StackCapturer.sighting(ofThread: stall_thread(sleeper)))
-        #expect(again.sleepsOn(since: seen))
+        let first = try #require(seen)
+        let again = try #require(sighting())
+        #expect(again.systemCall?.name == "read" && again.sleepsOn(since: first))
         let running = unsafe try #require(StackCapturer.sighting(ofThread: stall_thread(spinner)))
         #expect(running.systemCall == nil && !running.sleepsOn(since: running))
     }
