@@ -102,6 +102,8 @@ enum ProcessTests {
                 #expect(stack.method == (stack.systemCall == nil ? .stopped : .quiet))
                 #expect(sampler.names(of: stack).contains("main"))
             }
+            // Released, it stops again by itself, when it gets a processor.
+            target.wait { $0.state == "T" }
             #expect(target.state == "T")
             target.send(SIGCONT)
             #expect(target.finish().hasPrefix("ROUNDS"))
@@ -177,6 +179,7 @@ enum ProcessTests {
                 #expect(names.starts(with: inner + ["call_code"]) && names.contains("main"), "\(names)")
                 #expect(stack.isComplete)
                 #expect(stack.frames.allSatisfy { $0.found != .framePointer && $0.found != .scan }, "\(stack.frames)")
+                if isStopped { target.wait { $0.state == "T" } }  // as above
                 #expect(!isStopped || target.state == "T")
             }
 
