@@ -92,6 +92,8 @@ extension ProcessTests {
             }
             print("\(what): \(captured) captured, \(failures), \(sampler.cost), \(sampler.programsRun) programs")
             #expect(captured > 0)
+            // A stop that was given up comes when the thread gets a processor, and is over when the tracer has ended.
+            target.wait { !"tT".contains($0.state ?? "?") }
             #expect(!"tT".contains(target.state ?? "?"))
             if what == "exec" { #expect(sampler.programsRun > 1) }
             // A request to end could arrive while it has no handler, or be lost with the program.
