@@ -1,6 +1,7 @@
 import CStalls
 import Glibc
 import StackCapture
+import TestSupport
 import Testing
 
 extension CaptureTests {
@@ -100,11 +101,10 @@ extension CaptureTests {
                 let stall = Stall(STALL_EDGE)
                 defer { stall.finish() }
                 let whole = UInt(4096)..<(UInt(1) << 47) - 4096
-                // At first it may still be running.
-                var stack: CapturedStack
-                repeat {
-                    stack = try capturer.capture(threadID: stall.threadID, stack: whole).get()
-                } while stack.method != .quiet
+                // At first it may still be running, with all signals blocked, or wait for the lock of the process's mappings.
+                waitUntil { StackCapturer.sighting(ofThread: stall.threadID)?.systemCall?.name == stall.systemCall }
+                let stack = try capturer.capture(threadID: stall.threadID, stack: whole).get()
+                #expect(stack.method == .quiet)
                 #expect(names(of: stack).first == "stall_at_edge")
             }
         #endif
