@@ -84,22 +84,33 @@ bool coexist_trace(pid_t thread) {
     return kill(tracer, 0) == 0;
 }
 
+static int stopping[2];
+
+/// It ends after it has let this process continue: killed, it could leave it stopped for ever.
 pid_t coexist_stop_now_and_then(void) {
+    require(pipe(stopping) == 0);
     pid_t parent = getpid(), child = fork();
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(stopping[1]);
         struct timespec time = {0, 5000000};
-        for (;;) {
+        struct pollfd closed = {stopping[0], 0, 0};
+        do {
             kill(parent, SIGSTOP);
             nanosleep(&time, NULL);
             kill(parent, SIGCONT);
-            nanosleep(&time, NULL);
-        }
+        } while (poll(&closed, 1, 5) == 0);
+        _exit(0);
     }
     return child;
 }
 
-void coexist_end_child(pid_t process) {
+void coexist_stop_no_more(pid_t stopper) {
+    close(stopping[1]);
+    waitpid(stopper, NULL, 0);
+}
+
+static void end_child(pid_t process) {
     kill(process, SIGKILL);
     waitpid(process, NULL, 0);
 }
@@ -113,7 +124,7 @@ static int wait_for(pid_t child, int milliseconds) {
             return status;
         nanosleep(&rest, NULL);
     }
-    coexist_end_child(child);
+    end_child(child);
     return -1;
 }
 

@@ -113,8 +113,7 @@ extension Scenario {
             let subject = Subject(COEXIST_SPIN)
             let stopper = coexist_stop_now_and_then()
             trial.captures(subject, capturer, times: 200)
-            coexist_end_child(stopper)
-            kill(getpid(), SIGCONT)
+            coexist_stop_no_more(stopper)
         },
         Scenario("first-thread-ended") { trial in
             let early = try StackCapturer.patient()
