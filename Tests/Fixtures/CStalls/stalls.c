@@ -666,8 +666,10 @@ const char *stall_file_of(const char *symbol) {
 
 // Malloc's lock.
 
+enum { MAX_WAITING = 64 };
 static int hold_pipe[2];
-static _Atomic pid_t held;
+static _Atomic pid_t held, waiting[MAX_WAITING];
+static atomic_int waiting_count;
 static _Atomic uint64_t allocations;
 static atomic_bool is_locked, released;
 
@@ -686,6 +688,8 @@ __attribute__((noinline)) static void hold_here(int signal) {
 /// One thread will be stopped; the others show whether it holds the lock.
 static void *allocate_until_released(void *context) {
     void *volatile kept[16] = {0};
+    if (context)
+        waiting[waiting_count++] = (pid_t)syscall(SYS_gettid);
     for (unsigned i = 0; !released; i++) {
         free(kept[i & 15]);
         kept[i & 15] = malloc(32 + (i * 7919 & 2047));
@@ -706,32 +710,55 @@ static void let_go(void) {
         rest(1);
 }
 
-static void *release(void *milliseconds) {
+/// Whether the thread waits for a lock, as far as /proc shows it. Allocates nothing.
+static bool waits_for_lock(pid_t thread) {
+    char path[64], text[32] = {0};
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", thread);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    require(file >= 0);
+    ssize_t count = read(file, text, sizeof text - 1);
+    close(file);
+    return count > 0 && strtol(text, NULL, 10) == SYS_futex;
+}
+
+static bool all_wait(int waiting_threads) {
+    int count = 0;
+    while (count < waiting_count && waits_for_lock(waiting[count]))
+        count++;
+    return count == waiting_threads;
+}
+
+/// When the thread itself waits for the lock, or after two minutes.
+static void *release_when_awaited(void *thread) {
     while (!is_locked)
         rest(1);
-    rest(*(long *)milliseconds);
+    uint64_t until = now_ns() + UINT64_C(120000000000);
+    for (int seen = 0; seen < 2 && now_ns() < until;) {
+        rest(5);
+        seen = waits_for_lock(*(pid_t *)thread) ? seen + 1 : 0;
+    }
     released = true;
     let_go();
     return NULL;
 }
 
 /// Starting a thread allocates as well.
-static pthread_t start_all(int waiting_threads, long *milliseconds) {
+static pthread_t start_all(int waiting_threads, pid_t *caller) {
     pthread_t holder, other;
-    require(pthread_create(&other, NULL, release, milliseconds) == 0);
+    require(pthread_create(&other, NULL, release_when_awaited, caller) == 0);
     require(pthread_create(&holder, NULL, allocate_until_released, NULL) == 0);
     for (int i = 0; i < waiting_threads; i++)
         require(pthread_create(&other, NULL, allocate_until_released, &allocations) == 0);
     return holder;
 }
 
-pid_t stall_hold_malloc(int waiting_threads, int milliseconds) {
-    static long time;
-    time = milliseconds;
-    require(pipe2(hold_pipe, O_CLOEXEC) == 0);
+pid_t stall_hold_malloc(int waiting_threads) {
+    static pid_t caller;
+    caller = (pid_t)syscall(SYS_gettid);
+    require(waiting_threads <= MAX_WAITING && pipe2(hold_pipe, O_CLOEXEC) == 0);
     signal(SIGUSR1, hold_here);
     stall_mask(SIGUSR1, false);
-    pthread_t holder = start_all(waiting_threads, &time);
+    pthread_t holder = start_all(waiting_threads, &caller);
     for (;;) {
         pthread_kill(holder, SIGUSR1);
         while (!held)
@@ -741,7 +768,7 @@ pid_t stall_hold_malloc(int waiting_threads, int milliseconds) {
         // Several times: on a busy machine none of them may get a processor for a while.
         for (int i = 0; i < 4 && allocations == before; i++)
             rest(150);
-        if (allocations == before)
+        if (allocations == before && all_wait(waiting_threads))
             break;
         let_go();
     }

@@ -70,12 +70,12 @@ enum AllThreads: String {
         // Without optimisation, Swift allocates on the first use of some types.
         for kind in [STALL_LOCK, STALL_SPIN] {
             let stall = unsafe stall_start(kind, 1, 0, nil)
-            _ = capturer.captureAll(within: .milliseconds(500))
+            _ = capturer.captureAll(within: .seconds(60))
             _ = unsafe stall_finish(stall)
         }
-        // The lock is released long after all stacks are copied. They cannot be converted to arrays before that.
-        let holder = stall_hold_malloc(8, 2000)
-        let result = capturer.captureAll(within: .milliseconds(500))
+        // The lock is released when this thread waits for it: when all stacks are copied, and become arrays.
+        let holder = stall_hold_malloc(8)
+        let result = capturer.captureAll(within: .seconds(60))
         guard case .success(let stacks) = result else { exit(1) }
         let held = stacks.groups.filter { $0.threads.contains { $0.threadID == holder } }.map { names(of: $0.stack) }
         let waiting = stacks.groups.filter { names(of: $0.stack).contains("allocate_until_released") }

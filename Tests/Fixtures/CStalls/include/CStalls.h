@@ -89,9 +89,9 @@ void stall_reset_signal(int signal);
 void stall_freeze(pid_t thread);
 
 /// Starts threads that allocate, and stops one of them inside of malloc, with malloc's lock, while the others wait for it.
-/// Releases and ends all of them after the time. The process must have one arena and no thread caches: MALLOC_ARENA_MAX=1 and
-/// glibc.malloc.tcache_count=0. \returns the holder.
-pid_t stall_hold_malloc(int waiting_threads, int milliseconds);
+/// Releases and ends all of them when the calling thread waits for the lock, too: when it allocates. The process must have one arena and no
+/// thread caches: MALLOC_ARENA_MAX=1 and glibc.malloc.tcache_count=0. \returns the holder.
+pid_t stall_hold_malloc(int waiting_threads);
 
 /// Blocks or unblocks a signal on the calling thread.
 void stall_mask(int signal, bool blocked);
