@@ -8,6 +8,7 @@ import Synchronization
 /// A thread that spins in a closure called through a generic function.
 final class SpinningWorker: Sendable {
     private let found = Mutex<ThreadIdentity?>(nil)
+    private let isSpinning = Atomic(false)
     private let isReleased = Atomic(false)
     private let handle = Mutex<pthread_t?>(nil)
 
@@ -24,7 +25,8 @@ final class SpinningWorker: Sendable {
             context
         )
         handle.withLock { $0 = thread }
-        while found.withLock({ $0 == nil }) { sched_yield() }
+        // On its way to the closure it may have to make generic types first.
+        while !isSpinning.load(ordering: .acquiring) { sched_yield() }
     }
 
     var identity: ThreadIdentity { found.withLock { $0! } }
@@ -38,6 +40,7 @@ final class SpinningWorker: Sendable {
         found.withLock { $0 = ThreadIdentity.current() }
         _ = applyTwice([1, 2]) { element in
             var sum = element
+            isSpinning.store(true, ordering: .releasing)
             while !isReleased.load(ordering: .relaxed) { sum = sum &* 31 &+ 7 }
             return sum
         }
