@@ -107,9 +107,14 @@ struct LiveMemoryTests {
         let capturer = try StackCapturer()
         defer { capturer.invalidate() }
         let size = Int(sysconf(Int32(_SC_PAGESIZE)))
-        let pages = unsafe mmap(nil, 2 * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)!
+        // Nobody can read the second page, which is beyond the file's end, and nobody else's mapping can come there: a page that was
+        // unmapped would be the place for the next one that any thread maps.
+        let file = try unsafe #require(tmpfile())
+        defer { unsafe _ = fclose(file) }
+        try #require(unsafe ftruncate(fileno(file), size) == 0)
+        let pages = try unsafe #require(mmap(nil, 2 * size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fileno(file), 0))
+        try #require(unsafe pages != MAP_FAILED)
         defer { unsafe munmap(pages, 2 * size) }
-        unsafe munmap(pages + size, size)
         let edge = UInt(bitPattern: pages) + UInt(size)
         unsafe pages.storeBytes(of: 0xfeed_beef, toByteOffset: size - 4, as: UInt32.self)
         #expect(capturer.words(at: edge - 8, count: 2) == [0, 0xfeed_beef])
