@@ -13,12 +13,13 @@ extension ProcessSampler {
     func capture() -> Result<CapturedStack, CaptureError> { capture(threadID: processID) }
 
     /// The first stack whose thread is in the system call. On its way there the thread may be too late for a stop, or wait in
-    /// vfork(2), where nothing stops it.
+    /// vfork(2), where nothing stops it; and it may sleep when it is looked at and go on before it is copied, while we have no processor
+    /// until the deadline is over.
     func firstStack(in call: String) throws -> CapturedStack {
         while true {
             switch capture() {
             case .success(let stack) where stack.systemCall?.name == call: return stack
-            case .failure(let error) where error.code != .notStopped: throw error
+            case .failure(let error) where ![.notStopped, .threadKeptMoving].contains(error.code): throw error
             default: continue
             }
         }
