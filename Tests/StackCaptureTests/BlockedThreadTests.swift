@@ -227,7 +227,8 @@ extension CaptureTests {
                 let isSteady = stall.dozerState == before
                 switch result {
                 case .failure(let error): failures[error.code, default: 0] += 1
-                case .success(let stack) where isSteady && stack.method == .quiet:
+                // Not in a call: on its way down or up it waits for a page, at any depth.
+                case .success(let stack) where isSteady && stack.method == .quiet && stack.systemCall != nil:
                     let rest = stack.frames.count - Int(stall_dozer_depth(before))
                     let expected = besides[stall_dozer_polls(before), default: rest]
                     besides[stall_dozer_polls(before)] = expected
