@@ -84,9 +84,10 @@ extension CaptureTests {
         func undisturbed(_ wait: Wait) throws {
             let sent = capturer.counters.signalsSent
             let time = Duration.seconds(2)
+            // The wait is not over before that, whenever this thread has gone on.
+            let deadline = ContinuousClock.now + time
             let stall = Stall(wait.kind, for: time)
             // A capture before the call could treat the thread as running, and signal it as it enters its call.
-            let deadline = ContinuousClock.now + time
             while StackCapturer.sighting(ofThread: stall.threadID)?.systemCall?.name != wait.systemCall {
                 try #require(ContinuousClock.now < deadline)
                 sched_yield()
@@ -94,7 +95,10 @@ extension CaptureTests {
             // While it is certain to be there still.
             var (taken, quiet) = (0, 0)
             while taken < 100, ContinuousClock.now < deadline - time / 2 {
-                let stack = try capturer.capture(stall).get()
+                let result = capturer.capture(stall)
+                // If this thread has paused so long that the wait may be over, the machine was late.
+                LatenessWitness.note(ContinuousClock.now - (deadline - .milliseconds(100)))
+                let stack = try result.get()
                 taken += 1
                 quiet += stack.method == .quiet && stack.systemCall?.name == wait.systemCall ? 1 : 0
             }
