@@ -59,7 +59,7 @@ struct Storm {
                 "\(load.name): \(tally.wrong.count) wrong, the first: \(tally.wrong[0])"
             )
         }
-        let after = Holdings.now()
+        let after = Holdings.now(awaiting: before.threads)
         print("  before: \(before)\n  after:  \(after)\n  \(capturer.counters)")
         findings.expect(after.descriptors == before.descriptors, "no descriptor is left over")
         findings.expect(after.threads <= before.threads, "no thread is left over")

@@ -111,16 +111,21 @@ struct Holdings: CustomStringConvertible {
     var descriptors = 0
     var threads = 0
 
-    static func now() -> Holdings {
-        usleep(100_000)  // A thread that has been joined is listed for a moment.
+    /// - Parameter most: The number of threads that are expected to be left: one that has been joined is listed until the kernel has
+    ///   ended it, which needs a processor.
+    static func now(awaiting most: Int = .max) -> Holdings {
+        usleep(100_000)
         let files = FileManager.default
+        func threads() -> Int { (try? files.contentsOfDirectory(atPath: "/proc/self/task"))?.count ?? 0 }
+        let end = ContinuousClock.now + .seconds(30)
+        while threads() > most, ContinuousClock.now < end { usleep(10_000) }
         let status = (try? String(contentsOfFile: "/proc/self/status", encoding: .utf8)) ?? ""
         let resident =
             status.split(separator: "\n").first { $0.hasPrefix("VmRSS:") }?.filter(\.isNumber) ?? ""
         return Holdings(
             residentKiB: Int(resident) ?? 0,
             descriptors: (try? files.contentsOfDirectory(atPath: "/proc/self/fd"))?.count ?? 0,
-            threads: (try? files.contentsOfDirectory(atPath: "/proc/self/task"))?.count ?? 0
+            threads: threads()
         )
     }
 
