@@ -52,6 +52,7 @@ BODY void coexist_posix_spawn(coexist_thread *thread) {
     posix_spawn_file_actions_t actions;
     char *const arguments[] = {"true", NULL};
     snprintf(path, sizeof path, "/tmp/coexistence-%d", getpid());
+    unlink(path);  // of a process with this number that was killed
     require(mkfifo(path, 0600) == 0);
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 0, path, O_RDONLY, 0);
