@@ -114,12 +114,15 @@ final class Trial {
 
     /// Sends the application's own signal and waits until its handler has run `count` times. A signal that collides with a late
     /// one of ours is merged with it, as with another one of the application.
-    func send(_ signal: Int32, to subject: Subject, until count: UInt64) {
+    ///
+    /// - Parameter most: How often it is sent. Once, if none of ours can be under way and a second one would do harm.
+    func send(_ signal: Int32, to subject: Subject, until count: UInt64, atMost most: Int = 20) {
         let clock = ContinuousClock()
+        let end = clock.now + .seconds(20)
         var sent = 0
         var next = clock.now
-        while coexist_handled() < count && sent < 20 {
-            if clock.now >= next {
+        while coexist_handled() < count && clock.now < end {
+            if clock.now >= next && sent < most {
                 coexist_send(subject.threadID, signal)
                 sent += 1
                 next = clock.now + .milliseconds(500)
