@@ -66,10 +66,13 @@ extension Scenario {
         Scenario("io-uring-wait") { trial in
             let capturer = try StackCapturer.patient()
             let subject = Subject(COEXIST_URING_WAIT)
-            usleep(20_000)
-            guard case .success(let stack) = trial.capture(subject, capturer),
-                stack.systemCall?.name == "io_uring_enter"
-            else { return trial.skip("no io_uring here") }
+            // Without io_uring it ends.
+            var seen = StackCapturer.sighting(ofThread: subject.threadID)
+            while let sighting = seen, sighting.systemCall?.name != "io_uring_enter" {
+                usleep(1000)
+                seen = StackCapturer.sighting(ofThread: subject.threadID)
+            }
+            guard seen != nil else { return trial.skip("no io_uring here") }
             trial.captures(subject, capturer, times: 200, method: .quiet)
             trial.expect(!subject.hasReturned, "io_uring_enter returned early")
         },
