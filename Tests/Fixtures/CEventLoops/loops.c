@@ -27,6 +27,9 @@ struct event_loop {
     pthread_mutex_t lock;
     event_job job;
     void *context;
+    /// Clients wait to be accepted. The loop, which accepts none, does not listen any more: a socket that stays readable would let it turn
+    /// without a rest, on a whole processor.
+    bool has_clients;
     atomic_bool ends;
 };
 
@@ -52,10 +55,16 @@ static void settle(event_loop *loop) {
 static void wait_in_select(event_loop *loop) {
     fd_set readable;
     FD_ZERO(&readable);
-    FD_SET(loop->listener, &readable);
+    if (!loop->has_clients) FD_SET(loop->listener, &readable);
     FD_SET(loop->channel[0], &readable);
     int highest = loop->listener > loop->channel[0] ? loop->listener : loop->channel[0];
-    select(highest + 1, &readable, NULL, NULL, NULL);
+    if (select(highest + 1, &readable, NULL, NULL, NULL) > 0 && FD_ISSET(loop->listener, &readable)) loop->has_clients = true;
+}
+
+static void wait_in_poll(event_loop *loop) {
+    struct pollfd polled[2] = {{.fd = loop->waker, .events = POLLIN}, {.fd = loop->has_clients ? -1 : loop->listener, .events = POLLIN}};
+    poll(polled, 2, -1);
+    if (polled[1].revents) loop->has_clients = true;
 }
 
 /// On an eventfd and seven other descriptors, with a timeout.
@@ -86,13 +95,12 @@ static __attribute__((noinline)) void ask_in_turn(event_loop *loop) {
 static __attribute__((noinline)) void wait_once(event_loop *loop) {
     struct epoll_event events[8];
     struct timespec hour = {.tv_sec = 3600};
-    struct pollfd polled[2] = {{.fd = loop->waker, .events = POLLIN}, {.fd = loop->listener, .events = POLLIN}};
     switch (loop->wait) {
         case EVENT_EPOLL:
         case EVENT_ASKING: epoll_wait(loop->set, events, 8, -1); break;
         case EVENT_MANY: wait_for_many(loop); break;
         case EVENT_PWAIT2: epoll_pwait2(loop->set, events, 8, &hour, NULL); break;
-        case EVENT_POLL: poll(polled, 2, -1); break;
+        case EVENT_POLL: wait_in_poll(loop); break;
         case EVENT_SELECT: wait_in_select(loop); break;
         case EVENT_TIMED: wait_with_timer(loop); break;
         case EVENT_HEIGHTS: wait_below(loop, loop->waits++ % 3); break;
