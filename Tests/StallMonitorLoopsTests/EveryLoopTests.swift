@@ -154,7 +154,9 @@ struct WaitTests {
     func compared() async throws {
         let run = try await LoopHostRun("compare")
         defer { run.remove() }
+        // A thread that gets no processor for long just after a loop's wait is stalled, and that is reported rightly.
+        let compared = run.lines.filter { !$0.hasPrefix("began ") && !$0.hasPrefix("ended ") }
         // Every other line reports a difference.
-        #expect(run.lines == ["compared 88", "compared 88", "compared 88"] && run.status == 0, "\(run.lines)")
+        #expect(compared == ["compared 88", "compared 88", "compared 88"] && run.status == 0, "\(run.lines)")
     }
 }
