@@ -148,15 +148,17 @@ extension StallMonitorService {
     }
 
     private func reload(from source: ConfigurationSource, _ refusal: Refusal) async {
+        let former = refusal.present
         do {
-            let (configuration, level) = try await source.read()
+            let (configuration, level) = try await source.readPresent()
             var change = monitor.reconfigure(configuration)
             if self.level.replace(by: level) { change.applied.append("logLevel") }
-            _ = refusal.isNew(nil)
+            // Only that one: the file may have become unreadable after this reading, and that was logged.
+            refusal.forget(former)
             tell(change)
             tellUnknownKeys(of: source)
         } catch {
-            tellRefusal(await source.fileProblem() ?? error, refusal)
+            tellRefusal(error, refusal)
         }
     }
 
@@ -213,6 +215,15 @@ struct ConfigurationSource: Sendable {
         return nil
     }
 
+    /// Reads. If that fails although the file can be read, reads once more: the file was replaced in between, and what was wrong with the former
+    /// one is over.
+    func readPresent() async throws -> (StallMonitor.Configuration, Logger.Level) {
+        do { return try await read() } catch {
+            if let problem = await fileProblem() { throw problem }
+        }
+        do { return try await read() } catch { throw await fileProblem() ?? error }
+    }
+
     func read() async throws -> (StallMonitor.Configuration, Logger.Level) {
         let draft = try await ConfigurationDraft(config)
         var configuration = try draft.configuration()
@@ -234,8 +245,10 @@ extension StandardError {
 private final class Refusal: Sendable {
     private let reason = Mutex<String?>(nil)
 
-    /// - Parameter new: Nil: the configuration was applied.
-    func isNew(_ new: String?) -> Bool {
+    /// Nil: the latest configuration was applied.
+    var present: String? { reason.withLock { $0 } }
+
+    func isNew(_ new: String) -> Bool {
         reason.withLock { reason in
             defer { reason = new }
             return reason != new
@@ -243,7 +256,7 @@ private final class Refusal: Sendable {
     }
 
     /// Notes that this reason is over.
-    func forget(_ old: String) { reason.withLock { if $0 == old { $0 = nil } } }
+    func forget(_ old: String?) { reason.withLock { if $0 == old { $0 = nil } } }
 }
 
 /// The level of messages about stalls. It may change.

@@ -281,7 +281,7 @@ struct ConfigurationTests {
 }
 
 /// Does something once, as soon as a key has been read.
-private final class ChangingReporter: AccessReporter {
+final class ChangingReporter: AccessReporter {
     private let key: AbsoluteConfigKey
     private let change: Mutex<(@Sendable () -> Void)?>
 

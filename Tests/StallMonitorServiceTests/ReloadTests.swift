@@ -2,6 +2,7 @@ import Configuration
 import Foundation
 import Logging
 import StallMonitor
+import Synchronization
 import TestSupport
 import Testing
 
@@ -46,13 +47,19 @@ struct ReloadTests {
     private func keys(_ line: LogLines.Line?) -> String? { line?.metadata["keys"].map { "\($0)" } }
 
     /// Runs the service during `work`.
-    private func running(_ work: (StallMonitorService) async throws -> Void) async throws {
+    ///
+    /// - Parameter customize: Called after each reading.
+    private func running(
+        customize: @escaping @Sendable (inout StallMonitor.Configuration) -> Void = { _ in },
+        _ work: (StallMonitorService) async throws -> Void
+    ) async throws {
         defer { try? FileManager.default.removeItem(at: directory) }
         let service = try await StallMonitorService(
             file: file.path,
             checkedEvery: .milliseconds(10),
             watching: .loops([]),
-            logger: logger
+            logger: logger,
+            customize: customize
         )
         let run = Task { await service.run() }
         do { try await work(service) } catch {
@@ -190,6 +197,41 @@ struct ReloadTests {
             #expect(configurationLines.count >= 2)
             #expect(configurationLines.allSatisfy { $0.text == "stall monitor keeps its configuration" })
         }
+    }
+
+    @Test(
+        "A file that becomes unreadable while the one before it is applied is logged once",
+        .enabled(if: ProcessInfo.processInfo.activeProcessorCount > 1, "a task waits here for another one")
+    )
+    func unreadableMeanwhile() async throws {
+        try write("  ticks: 3\n")
+        let readings = Atomic(0)
+        let breakFile: @Sendable (inout StallMonitor.Configuration) -> Void = { _ in
+            // The first reading is the initializer's, the second one that of the running service.
+            guard readings.wrappingAdd(1, ordering: .relaxed).newValue == 2 else { return }
+            try? write("  ticks: [8\n")
+            waitUntil { !configurationLines.isEmpty }
+        }
+        try await running(customize: breakFile) { _ in
+            #expect(try await line(after: 0)?.text == "stall monitor keeps its configuration")
+            // The file is looked at several times meanwhile. If none of these looks came, one more line would not be noticed.
+            try await Task.sleep(for: .milliseconds(200))
+            try write("  ticks: 9\n")
+            #expect(keys(try await self.line(after: 1)) == "ticks")
+        }
+    }
+
+    @Test("A reading that fails because of a file that has been replaced meanwhile is repeated")
+    func replacedMeanwhile() async throws {
+        defer { try? FileManager.default.removeItem(at: directory) }
+        try write("  ticks: 3\n")
+        let options = ConfigReader(provider: InMemoryProvider(values: ["filePath": .init(stringLiteral: file.path)]))
+        let provider = try await ReloadingFileProvider<YAMLSnapshot>(config: options)
+        let reporter = ChangingReporter(after: "stallMonitor.enabled") { try? write("  ticks: 9\n") }
+        let config = ConfigReader(provider: provider, accessReporter: reporter).scoped(to: "stallMonitor")
+        let source = ConfigurationSource(config: config, provider: provider, customize: { _ in })
+        try write("  ticks: [8\n")
+        #expect(try await source.readPresent().0.rule.ticks == 9)
     }
 
     @Test("A configuration with a wrong value is refused as a whole, and once; the next valid one is applied")
