@@ -96,7 +96,7 @@ struct ProcessFilesTests {
         try FileManager.default.copyItem(atPath: "/bin/sleep", toPath: file)
         let child = try StartedCommand([file, "600"].map { Array($0.utf8) })
         defer { end(child) }
-        let files = ProcessFiles(processID: child.processID)
+        let files = try filesOnceAsleep(child)
         let path = try #require(files.executable)
         #expect(fileName(ofPath: path) == fileName(ofPath: file))
         try FileManager.default.removeItem(atPath: file)
