@@ -29,7 +29,11 @@ package struct StallHost: Sendable {
         await withTaskGroup { group in
             let (requests, continuation) = AsyncStream<(Fault, Int)>.makeStream()
             end.setEventHandler { continuation.finish() }
-            end.resume()
+            // A thread of libdispatch registers it: a signal that came before would be lost.
+            await withCheckedContinuation { registered in
+                end.setRegistrationHandler { registered.resume() }
+                end.resume()
+            }
             startThread(named: "requests") {
                 while let line = readLine() {
                     let words = line.split(separator: " ")
