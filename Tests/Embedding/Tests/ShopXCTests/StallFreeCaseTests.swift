@@ -39,12 +39,15 @@ final class JudgedCaseTests: XCTestCase {
     func testPassesIfAStallIsOverWhenItIsJudged() {
         let rest = { _ = RunLoop.current.run(mode: .default, before: Date(timeIntervalSinceNow: 0.001)) }
         let monitor = TestMonitor.shared
-        // The monitor knows the main thread's loop from its second rest on.
-        rest()
-        rest()
-        let number = monitor.begin(TestPlace(name: "work()", file: nil), limit: .milliseconds(100))
-        usleep(400_000)
-        let verdicts = monitor.finish(number, resting: rest)
+        var verdicts: [StallVerdict] = []
+        // The monitor knows the main thread's loop from its second rest on, as soon as a thread of its own has run; and it may answer too late.
+        for _ in 0..<5 where verdicts.isEmpty {
+            rest()
+            rest()
+            let number = monitor.begin(TestPlace(name: "work()", file: nil), limit: .milliseconds(100))
+            usleep(400_000)
+            verdicts = monitor.finish(number, resting: rest)
+        }
         XCTAssertFalse(verdicts.isEmpty)
         XCTAssert(verdicts.allSatisfy { $0.stall.endedAt != nil }, "the stall lasts until the monitor answers")
     }
