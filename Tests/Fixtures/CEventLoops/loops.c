@@ -174,6 +174,8 @@ static event_loop *start(const char *name, event_wait wait, event_loop *other) {
     sem_wait(&loop->turned);
     wake(loop);
     sem_wait(&loop->turned);
+    // Its wait follows, and only there it is found. Loops that are started one after the other are found in that order.
+    while (wait != EVENT_POLLING && !event_sleeps(loop->id)) usleep(100);
     return loop;
 }
 

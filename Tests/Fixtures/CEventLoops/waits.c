@@ -236,8 +236,7 @@ static void nap(void) {
     nanosleep(&time, NULL);
 }
 
-/// Whether the thread is asleep in the kernel.
-static bool sleeps(int32_t thread) {
+bool event_sleeps(int32_t thread) {
     char path[64], text[256] = {0};
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
     int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -253,7 +252,7 @@ static bool play(struct trial_run *trial_run) {
     if (pthread_create(&thread, NULL, run, trial_run) != 0) return false;
     if (trial_run->trial == INTERRUPTED || trial_run->trial == CANCELLED) {
         while (!trial_run->is_at_last) nap();
-        for (int naps = 0; naps < 2000 && !sleeps(trial_run->thread); naps++) nap();
+        for (int naps = 0; naps < 2000 && !event_sleeps(trial_run->thread); naps++) nap();
     }
     // Repeatedly, because a signal that arrives before the wait does not interrupt it.
     while (trial_run->trial == INTERRUPTED && !trial_run->is_over) {

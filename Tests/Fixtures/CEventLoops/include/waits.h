@@ -3,6 +3,7 @@
 // The wait functions themselves, each called both as the program resolves it and as the C library defines it.
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #pragma clang assume_nonnull begin
 
@@ -21,5 +22,8 @@ bool event_cancel_loop(const char *name);
 /// Makes this number of threads wait for an epoll set, each as often as a loop does, and end this long after all have waited. They share
 /// one set, or each has its own. False if a thread could not be started.
 bool event_crowd(int count, int milliseconds, bool shares);
+
+/// Whether this thread of the process is asleep in the kernel.
+bool event_sleeps(int32_t thread);
 
 #pragma clang assume_nonnull end
