@@ -296,6 +296,10 @@ static int leave_zombie(void) {
     pid_t child = fork();
     if (child == 0)
         _exit(0);
+    // Until it has ended, without letting it go.
+    siginfo_t ended;
+    while (waitid(P_PID, (id_t)child, &ended, WEXITED | WNOWAIT) != 0 && errno == EINTR)
+        continue;
     printf("READY %d\n", child);
     fflush(stdout);
     while (!is_ended)
