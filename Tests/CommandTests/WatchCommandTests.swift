@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import RunLoopKit
 import StallReports
 import TestSupport
 import Testing
@@ -283,12 +284,16 @@ struct WatchCommandTests {
         let watch = try watch("\(target.pid)")
         try watch.waitForLoops(1)
         for order in ["compute", "sleep"] {
+            let told = MonotonicInstant.now
             try target.tell("\(order) 900")
             usleep(50_000)
             freezer.freeze(true)
+            // What it does before and after the ice is a stall of its own if the ice comes late, or before it has begun.
+            LatenessWitness.note(told.duration(to: .now) - .milliseconds(50))
             usleep(800_000)
             freezer.freeze(false)
-            _ = try target.answer()
+            let begin = try #require(UInt64(try target.answer()[2]))
+            LatenessWitness.note(told.duration(to: MonotonicInstant(nanoseconds: begin)))
             usleep(150_000)
         }
         // It is being watched.
