@@ -84,6 +84,7 @@ extension WatchCommandTests {
     func unjudged() throws {
         let target = try LoopTarget()
         _ = try target.stall("urged 50")
+        target.waitForCall(ofThread: "poller")
         let watch = try watch("\(target.pid)")
         try watch.waitForLoops(1)
         try watch.waitForNote("not judged")

@@ -61,6 +61,18 @@ final class LoopTarget {
     }
 
     func send(_ signal: Int32) { command.send(signal) }
+
+    /// Waits until a thread with this name waits in a system call: proc(5), `/proc/PID/task/TID/syscall`.
+    func waitForCall(ofThread name: String) {
+        let tasks = "/proc/\(pid)/task"
+        waitUntil {
+            let threads = (try? FileManager.default.contentsOfDirectory(atPath: tasks)) ?? []
+            return threads.contains { thread in
+                procText("\(tasks)/\(thread)/comm") == "\(name)\n"
+                    && procText("\(tasks)/\(thread)/syscall").first?.isNumber == true
+            }
+        }
+    }
 }
 
 /// `stall-monitor watch`, while it runs.
