@@ -32,13 +32,13 @@ extension WatchCommandTests {
         defer { _ = unsafe unlink("/tmp/perf-\(target.pid).map") }
         let watch = try watch("\(target.pid)")
         try watch.waitForLoops(1)
-        // Long enough for the command to begin on a busy machine.
-        try target.tell("made 2000")
-        usleep(100_000)
+        // Until it is killed: on a busy machine the command may begin late.
+        try target.tell("made 600000")
+        try watch.waitForReport { $0.isProvisional != true && $0.stacks.first?.frames.isEmpty == false }
         let sample = try CommandRun("sample", "\(target.pid)")
-        _ = try target.answer()
-        usleep(150_000)
-        let report = try #require(try watch.finish().first)
+        target.send(SIGKILL)
+        #expect(try watch.status() == 0)
+        let report = try #require(try watch.reports().first)
         let frames = report.stacks.first?.frames ?? []
         #expect(frames.contains { $0.function == "JS:made at run time" && $0.own && $0.module == nil }, "\(frames)")
         #expect(sample.output.contains("JS:made at run time"), "\(sample.output)")
