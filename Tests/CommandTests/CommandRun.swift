@@ -232,8 +232,8 @@ final class StallHostRun {
     func threadID(named name: String) throws -> Int32 {
         let tasks = "/proc/\(pid)/task"
         for entry in try FileManager.default.contentsOfDirectory(atPath: tasks) {
-            let comm = try String(contentsOfFile: "\(tasks)/\(entry)/comm", encoding: .utf8)
-            if comm.trimmingCharacters(in: .whitespacesAndNewlines) == name { return try #require(Int32(entry)) }
+            // Empty if the thread has ended since.
+            if procText("\(tasks)/\(entry)/comm") == "\(name)\n" { return try #require(Int32(entry)) }
         }
         throw CocoaError(.fileNoSuchFile)
     }
