@@ -34,13 +34,26 @@ struct WatchedProcessTests {
 
     @Test("A captured stall still lasts its full time: no call is cut short")
     func cutsNothingShort() throws {
-        let host = try StallHostRun(directory: fixture.path)
-        try host.stall("sleep", milliseconds: 1500)
-        let report = try host.report { $0.state == .recovered }
-        #expect(report.durationNs >= 1_500_000_000)
-        #expect(report.stacks.allSatisfy { $0.method == .quiet })
-        host.send(SIGTERM)
-        #expect(host.status() == 0)
+        func stall() throws -> (stacks: [StallReport.Stack], delay: Duration) {
+            let host = try StallHostRun(directory: "\(fixture.path)-\(UUID())")
+            defer { try? FileManager.default.removeItem(atPath: host.directory) }
+            let before = host.waitedForProcessor
+            try host.stall("sleep", milliseconds: 1500)
+            let report = try host.report { $0.state == .recovered }
+            let delay = host.waitedForProcessor - before
+            #expect(report.durationNs >= 1_500_000_000)
+            host.send(SIGTERM)
+            #expect(host.status() == 0)
+            return (report.stacks, delay)
+        }
+        // A thread that waits for a processor, before its call or after it, may be stopped for a stack that is due just then: a few tries.
+        var isQuiet = false
+        for _ in 0..<5 where !isQuiet {
+            let (stacks, delay) = try stall()
+            isQuiet = !stacks.isEmpty && stacks.allSatisfy { $0.method == .quiet }
+            if !isQuiet, delay < .microseconds(200) { break }
+        }
+        #expect(isQuiet)
     }
 
     @Test("While idle, neither the watchdog nor the reporter makes a system call")
