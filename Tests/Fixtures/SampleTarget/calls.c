@@ -388,13 +388,18 @@ static int call_vfork(void) {
 }
 
 static int call_flock(void) {
-    char path[] = "/tmp/sample-target-XXXXXX";
-    int file = mkstemp(path), second = open(path, O_RDWR);
+    char path[] = "/tmp/sample-target-XXXXXX", byte;
+    int file = mkstemp(path), second = open(path, O_RDWR), seen[2];
     unlink(path);
+    if (pipe(seen) != 0)
+        abort();
     pid_t child = fork();
     if (child == 0) {
         close(second);
+        close(seen[1]);
         flock(file, LOCK_EX);
+        // The time begins when the parent knows of the lock: it might find it free again, and look for it forever.
+        (void)!read(seen[0], &byte, 1);
         struct timespec rest = length();
         nanosleep(&rest, NULL);
         _exit(0);
@@ -405,16 +410,22 @@ static int call_flock(void) {
         flock(second, LOCK_UN);
         sched_yield();
     }
+    (void)!write(seen[1], "x", 1);
     return flock(second, LOCK_EX);
 }
 
 static int call_fcntl_lock(void) {
-    char path[] = "/tmp/sample-target-XXXXXX";
+    char path[] = "/tmp/sample-target-XXXXXX", byte;
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET}, found;
-    int file = mkstemp(path);
+    int file = mkstemp(path), seen[2];
     unlink(path);
+    if (pipe(seen) != 0)
+        abort();
     if (fork() == 0) {
+        close(seen[1]);
         fcntl(file, F_SETLK, &lock);
+        // As above.
+        (void)!read(seen[0], &byte, 1);
         struct timespec rest = length();
         nanosleep(&rest, NULL);
         _exit(0);
@@ -425,6 +436,7 @@ static int call_fcntl_lock(void) {
         found = lock;
         fcntl(file, F_GETLK, &found);
     } while (found.l_type == F_UNLCK);
+    (void)!write(seen[1], "x", 1);
     return fcntl(file, F_SETLKW, &lock);
 }
 
