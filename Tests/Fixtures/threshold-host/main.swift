@@ -53,22 +53,28 @@ final class Standstill: Sendable {
     }
 }
 
-/// The maximum lateness of a thread of this process since the last query.
+/// The maximum lateness of a thread of this process since the last query, including that of a wait that should be over by now.
 final class Lateness: Sendable {
     private let worst = Atomic<Int64>(0)
+    /// When the thread should run again.
+    private let due = Mutex(MonotonicInstant.now)
 
     init() {
         Thread.detachNewThread { [self] in
             while true {
-                let due = MonotonicInstant.now.advanced(by: .milliseconds(2))
+                let next = MonotonicInstant.now.advanced(by: .milliseconds(2))
+                due.withLock { $0 = next }
                 usleep(2_000)
-                let late = nanoseconds(due.duration(to: .now))
+                let late = nanoseconds(next.duration(to: .now))
                 if late > worst.load(ordering: .relaxed) { worst.store(late, ordering: .relaxed) }
             }
         }
     }
 
-    func take() -> Int64 { worst.exchange(0, ordering: .relaxed) }
+    func take() -> Int64 {
+        let present = nanoseconds(due.withLock { $0.duration(to: .now) })
+        return max(worst.exchange(0, ordering: .relaxed), present)
+    }
 }
 
 /// The time that the watchdog has waited for a processor: proc(5), schedstat.
@@ -143,9 +149,10 @@ final class Told: Sendable {
         arrived.signal()
     }
 
-    /// The reports up to a moment at which no further one can arrive: waits for the first one.
+    /// The reports up to a moment at which no further one can arrive: waits for the first one. The time limit only ends a hang: a
+    /// report that came after it would be taken for one of the next stall.
     func take() -> [StallReport] {
-        _ = arrived.wait(timeout: .now() + .seconds(10))
+        _ = arrived.wait(timeout: .now() + .seconds(60))
         usleep(120_000)
         while arrived.wait(timeout: .now()) == .success {}
         return reports.withLock { reports in
