@@ -41,6 +41,8 @@ struct StallMonitorTests {
     @Test("A sleeping loop's stall is found, blamed on the function that sleeps, and closed with its length")
     func sleepingStall() throws {
         let monitor = start()
+        // If the first look fell between the beginning of the turn and that of its block, the stall's start would only be known to a tick.
+        waitUntil { monitor.engine.map { $0.ledger.snapshot.looks > 0 } ?? true }
         worker.perform { _ = stallInSleep(600) }
         #expect(log.wait { !$0.ended.isEmpty })
         monitor.stop()
