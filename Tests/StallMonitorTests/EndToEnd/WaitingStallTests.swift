@@ -98,7 +98,9 @@ struct WaitingStallTests {
 
     @Test("waitpid(2) is reported with the child's id and name")
     func child() async throws {
-        let report = try await report { _ = stallInWait(seconds: "2") }
+        // However late the machine is, the child lives until its name is known.
+        let child = WaitedChild()
+        let report = try await report(whenBegun: child.end) { _ = stallInWait(for: child) }
         #expect(report.cause.verdict == .blocked && report.cause.systemCall?.name == "wait4")
         #expect(report.cause.summary.contains(" (sleep) to end in wait4(2)"), "\(report.cause.summary)")
     }
@@ -134,7 +136,11 @@ struct WaitingStallTests {
     func frozenDisk() async throws {
         let made = try await onThread { [directory] in FrozenDisk(in: directory.path) }
         let disk = try #require(made)
-        let report = try await report { disk.stallInWrite(700) }
+        // Before the stall, because freezing writes to the disk, and may take long. However late the machine is, it is frozen until the stall
+        // is reported.
+        let isFrozen = try await onThread { disk.freeze() }
+        try #require(isFrozen)
+        let report = try await report(whenBegun: disk.thaw) { disk.stallInWrite() }
         #expect(report.cause.verdict == .diskWait, "\(report.cause)")
         #expect(report.cause.systemCall?.name == "write" && report.thread.state == "D")
         #expect(report.cause.systemCall?.descriptors?.first?.target == disk.file)

@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import Synchronization
 import TestSupport
 
 // Ways to wait, each in a function whose name must be found.
@@ -84,24 +85,46 @@ func stallInPoll(_ milliseconds: Int) -> Int {
     return Int(unsafe Glibc.poll(&polled, 1, Int32(milliseconds))) &+ milliseconds
 }
 
+/// A child that sleeps until it is ended, for two minutes at most.
+final class WaitedChild: Sendable {
+    static let seconds = "120"
+    private let state = Mutex((process: pid_t?.none, isToEnd: false))
+
+    func begin(_ number: pid_t) {
+        state.withLock { $0.process = number }
+        if state.withLock({ $0.isToEnd }) { end() }
+    }
+
+    /// Also before it has begun. It is killed once: later its number may belong to another process.
+    func end() {
+        let number = state.withLock { state in
+            state.isToEnd = true
+            return state.process.take()
+        }
+        if let number { kill(number, SIGKILL) }
+    }
+}
+
 @inline(never)
-func stallInWait(seconds: String) -> Int {
+func stallInWait(for waited: WaitedChild) -> Int {
     var child: pid_t = 0
-    let words: [String] = ["sleep", seconds]
+    let words: [String] = ["sleep", WaitedChild.seconds]
     var arguments: [UnsafeMutablePointer<CChar>?] = unsafe words.map { unsafe strdup($0) } + [nil]
     defer { for index in 0..<2 { unsafe free(arguments[index]) } }
     let error = unsafe posix_spawnp(&child, "sleep", nil, nil, &arguments, nil)
     precondition(error == 0)
+    waited.begin(child)
     var status: Int32 = 0
     return Int(unsafe waitpid(child, &status, 0)) &+ Int(status)
 }
 
 @inline(never)
-func stallInChild(seconds: String) -> Int {
+func stallInChild(_ waited: WaitedChild) -> Int {
     let process = Process()
     process.executableURL = URL(filePath: "/bin/sleep")
-    process.arguments = [seconds]
+    process.arguments = [WaitedChild.seconds]
     guard (try? process.run()) != nil else { return 0 }
+    waited.begin(process.processIdentifier)
     process.waitUntilExit()
     return Int(process.terminationStatus) &+ 1
 }
