@@ -169,7 +169,11 @@ final class FrozenDisk: Sendable {
     let file: String
     private let mountPoint: String
 
-    static var canBeMade: Bool { FrozenDisk(in: TemporaryDirectory().path) != nil }
+    static var canBeMade: Bool {
+        let directory = TemporaryDirectory()
+        // The directory is removed with the value.
+        return withExtendedLifetime(directory) { FrozenDisk(in: directory.path) != nil }
+    }
 
     /// Nil if the machine has no loop devices or the tests may not mount.
     init?(in directory: String) {
