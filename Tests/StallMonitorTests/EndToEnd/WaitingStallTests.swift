@@ -136,8 +136,8 @@ struct WaitingStallTests {
     func frozenDisk() async throws {
         let made = try await onThread { [directory] in FrozenDisk(in: directory.path) }
         let disk = try #require(made)
-        // Before the stall, because freezing writes to the disk, and may take long. However late the machine is, it is frozen until the stall
-        // is reported.
+        // Before the stall, because freezing writes to the disk, and may take long. However late the machine is, it is frozen
+        // until the stall is reported.
         let isFrozen = try await onThread { disk.freeze() }
         try #require(isFrozen)
         let report = try await report(whenBegun: disk.thaw) { disk.stallInWrite() }
@@ -209,8 +209,9 @@ struct WaitingStallTests {
 
     @Test("A child process that Foundation waits for is reported with its id and name")
     func awaitedChild() async throws {
-        // Long enough to find the functions' names while the child lives: only they show that it is waited for.
-        let report = try await report { _ = stallInChild(seconds: "5") }
+        // It lives until the functions' names are found: only they show that it is waited for.
+        let child = WaitedChild()
+        let report = try await report(whenBegun: child.end) { _ = stallInChild(child) }
         #expect(report.cause.verdict == .blocked)
         #expect(report.cause.summary.contains(", in Process.waitUntilExit"), "\(report.cause.summary)")
         // Other tests may have left children of their own.

@@ -168,6 +168,8 @@ func stallInFileLock(_ path: String) -> Int {
 final class FrozenDisk: Sendable {
     let file: String
     private let mountPoint: String
+    private let isFrozen = Atomic(false)
+    private let descriptor = Atomic<Int32>(-1)
 
     static var canBeMade: Bool {
         let directory = TemporaryDirectory()
@@ -188,19 +190,36 @@ final class FrozenDisk: Sendable {
         }
     }
 
-    deinit { _ = Self.run("/usr/bin/umount", "-l", mountPoint) }
+    deinit {
+        thaw()
+        close(descriptor.load(ordering: .sequentiallyConsistent))
+        _ = Self.run("/usr/bin/umount", "-l", mountPoint)
+    }
+
+    /// Opens the file, and freezes the file system, for a minute at most.
+    func freeze() -> Bool {
+        descriptor.store(unsafe open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0o600), ordering: .sequentiallyConsistent)
+        guard Self.run("/sbin/fsfreeze", "--freeze", mountPoint) else { return false }
+        isFrozen.store(true, ordering: .sequentiallyConsistent)
+        startThread { [weak self] in
+            _ = stallInSleep(60_000)
+            self?.thaw()
+        }
+        return true
+    }
+
+    /// Once: a file system that is not frozen cannot be thawed.
+    func thaw() {
+        guard isFrozen.exchange(false, ordering: .sequentiallyConsistent) else { return }
+        _ = Self.run("/sbin/fsfreeze", "--unfreeze", mountPoint)
+    }
 
     @inline(never)
-    func stallInWrite(_ milliseconds: Int) {
-        let descriptor = unsafe open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0o600)
-        defer { close(descriptor) }
-        precondition(Self.run("/sbin/fsfreeze", "--freeze", mountPoint))
-        startThread { [mountPoint] in
-            _ = stallInSleep(milliseconds)
-            _ = Self.run("/sbin/fsfreeze", "--unfreeze", mountPoint)
-        }
+    func stallInWrite() {
         var byte: UInt8 = 1
-        _ = unsafe write(descriptor, &byte, 1)
+        _ = unsafe write(descriptor.load(ordering: .sequentiallyConsistent), &byte, 1)
+        // So that the call is no tail call.
+        withExtendedLifetime(self) {}
     }
 
     private static func run(_ command: String...) -> Bool {
