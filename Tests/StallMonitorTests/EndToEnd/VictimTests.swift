@@ -25,16 +25,19 @@ struct VictimTests {
             if connection >= 0 { close(connection) }
         }
         try worker.loop.add(source)
-        // Now the loop has slept with the source.
+        // Then the loop has slept with the source.
         worker.perform {}
-        usleep(100_000)
-        let begun = DispatchSemaphore(value: 0)
+        waitUntil { worker.loop.heartbeat.pulse.isAtRest }
+        let (begun, mayGoOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
         worker.loop.perform {
             begun.signal()
-            _ = stallInSleep(600)
+            mayGoOn.wait()
         }
         begun.wait()
         let clients = (0..<3).map { _ in Self.connect(to: listener) }
+        // However late the machine is, the loop is stalled until the clients are counted.
+        #expect(log.wait { !$0.began.isEmpty })
+        mayGoOn.signal()
         #expect(log.wait { !$0.ended.isEmpty })
         monitor.stop()
         source.invalidate()
