@@ -16,6 +16,8 @@ import Testing
 )
 struct WatchRoundTests {
     private let quick = StallRule(tick: .milliseconds(2), ticks: 3)
+    /// A look at a loop that reaches its threshold visits that one alone. By this rule none does.
+    private let patient = StallRule(tick: .seconds(60), ticks: 1_000)
 
     /// Only ends a hang: a stall by the rule `quick` takes 6 ms.
     private var timeLimit: MonotonicInstant { .now + .seconds(120) }
@@ -32,7 +34,7 @@ struct WatchRoundTests {
     func onlyAwake() {
         var test = RoundUnderTest()
         let loops = (0..<10_000).map { _ in QuietLoop() }
-        for loop in loops { test.watch(loop) }
+        for loop in loops { test.watch(loop, rule: patient) }
         #expect(test.visitsOfALook() == 10_000)
         #expect(test.round.isAtRest && test.visitsOfALook() == 0)
         for loop in loops[..<100] { loop.leaveRest() }
@@ -67,14 +69,14 @@ struct WatchRoundTests {
     func removal() {
         var test = RoundUnderTest()
         let loops = (0..<200).map { _ in QuietLoop() }
-        let numbers = loops.map { test.watch($0) }
+        let numbers = loops.map { test.watch($0, rule: patient) }
         test.round.look()
         for index in stride(from: 0, to: 200, by: 3) { test.round.remove(numbers[index]) }
         for index in loops.indices { loops[index].leaveRest() }
         #expect(test.visitsOfALook() == 133)
         // The places of the removed ones are reused.
         let more = (0..<67).map { _ in QuietLoop() }
-        for loop in more { test.watch(loop) }
+        for loop in more { test.watch(loop, rule: patient) }
         #expect(test.visitsOfALook() == 200)
         for loop in loops + more { loop.rest() }
         test.round.look()
