@@ -78,6 +78,14 @@ struct FollowerTests {
         #expect(appeared == [path, path + "/below"])
     }
 
+    @Test("in a tree, new directories are searched seldom if that is work, and soon if it was only held up")
+    func searches() {
+        #expect(TreeFollower.pause(afterSearchOf: .milliseconds(1), worked: .microseconds(900)) == .seconds(3))
+        #expect(TreeFollower.pause(afterSearchOf: .milliseconds(600), worked: .milliseconds(500)) == .seconds(500))
+        #expect(TreeFollower.pause(afterSearchOf: .milliseconds(100), worked: .milliseconds(1)) == .seconds(3))
+        #expect(TreeFollower.pause(afterSearchOf: .seconds(3), worked: .milliseconds(1)) == .seconds(30))
+    }
+
     @Test("in a tree, a path that leads to another directory because a link above has changed is followed there")
     func leadsElsewhere() throws {
         let (old, new, link) = (directory.root + "/old", directory.root + "/new", directory.root + "/link")

@@ -30,9 +30,16 @@ package struct TreeFollower: ~Copyable {
     private var position = 0
     private var inARow = 0
 
-    /// The time between two searches for new directories is at least `least`, and at least `ratio` times the duration of a
-    /// search, which is long in a directory with very many files.
-    private static let searchInterval = (least: Duration.seconds(3), ratio: 1000)
+    /// The time between two searches for new directories. A search of a directory with very many files is expensive: on average searches use
+    /// a thousandth of a processor at most. One that only waits, for the disk or for a processor, must not put off the next for long.
+    ///
+    /// - Parameters:
+    ///   - elapsed: How long the last one took.
+    ///   - worked: The processor time that it used.
+    package static func pause(afterSearchOf elapsed: Duration, worked: Duration) -> Duration {
+        max(.seconds(3), elapsed * 10, worked * 1000)
+    }
+
     /// The largest number of events of one directory before the next has its turn.
     private static let turn = 1000
 
@@ -111,7 +118,7 @@ package struct TreeFollower: ~Copyable {
 
     /// Searches for new directories, and follows them.
     private mutating func search(includesPast: Bool = true) {
-        let began = ContinuousClock.now
+        let (began, workedBefore) = (ContinuousClock.now, Self.processorTime)
         checkPaths()
         for path in given {
             let tree = ReportTree(path)
@@ -119,7 +126,14 @@ package struct TreeFollower: ~Copyable {
             failures += tree.failures.filter { $0.path.map { reported.insert($0).inserted } ?? true }
         }
         let end = ContinuousClock.now
-        nextSearch = end + max(Self.searchInterval.least, (end - began) * Self.searchInterval.ratio)
+        nextSearch = end + Self.pause(afterSearchOf: end - began, worked: Self.processorTime - workedBefore)
+    }
+
+    /// That of the calling thread.
+    private static var processorTime: Duration {
+        var time = timespec()
+        unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+        return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
     }
 
     /// Follows a directory unless that was tried before.
