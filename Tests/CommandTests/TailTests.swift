@@ -1,4 +1,5 @@
 import Foundation
+import StackCapture
 import StallReports
 import TestSupport
 import Testing
@@ -119,10 +120,17 @@ struct TailTests {
         try stores[0].write(Sample.report(id: .make()))
         let tail = try RunningCommand("tail", "-f", fixture.path, "--format", "json")
         #expect(try tail.line() != nil)
-        // It has more only while it searches, on a busy machine perhaps for long. Two are enough to search, and not to follow one more directory.
-        let looks = (0..<100).map { _ in
+        // It has more only while it searches, on a busy machine perhaps for long: only looks at which it waits count. Two are enough to search,
+        // and not to follow one more directory.
+        var looks: [Set<Int>] = []
+        waitUntil {
             usleep(10_000)
-            return descriptors(of: tail.pid)
+            let call = procText("/proc/\(tail.pid)/syscall")
+            let open = descriptors(of: tail.pid)
+            let number = call.split(separator: " ").first.flatMap { Int($0) }
+            let isWaiting = number.flatMap { SystemCall(number: $0, arguments: []).name }?.hasSuffix("poll") == true
+            if isWaiting, procText("/proc/\(tail.pid)/syscall") == call { looks.append(open) }
+            return looks.count == 50
         }
         let open = looks.min { $0.count < $1.count } ?? []
         let free = (0..<256).filter { !open.contains($0) }
