@@ -145,8 +145,8 @@ final class ReportsFixture: Sendable {
     var path: String { root + "/reports" }
     var store: ReportDirectory { ReportDirectory(path: path) }
 
-    /// - Parameter inMemory: Keeps it off the disks. A monitor that ends waits some seconds for a slow disk, and then does without it: a test
-    ///   of what a whole run has left would depend on the disk's speed.
+    /// - Parameter inMemory: Keeps it off the disks. A monitor or 'watch' that ends waits some seconds for a slow disk, and then does
+    ///   without it: a test of what a whole run has left would depend on the disk's speed.
     init(inMemory: Bool = false) throws {
         let folder = inMemory ? Self.memory : nil
         root = "\(folder ?? "/tmp")/stall-command-\(ULID.make())"

@@ -9,7 +9,7 @@ import Testing
 struct WatchCommandTests {
     let fixture: ReportsFixture
 
-    init() throws { fixture = try ReportsFixture() }
+    init() throws { fixture = try ReportsFixture(inMemory: true) }
 
     func watch(_ arguments: String...) throws -> WatchRunning {
         try WatchRunning(arguments, directory: fixture.path)

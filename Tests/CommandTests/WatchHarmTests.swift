@@ -13,7 +13,7 @@ import Testing
 struct WatchHarmTests {
     private let fixture: ReportsFixture
 
-    init() throws { fixture = try ReportsFixture() }
+    init() throws { fixture = try ReportsFixture(inMemory: true) }
 
     /// With the shortest interval: a stall of 50 ms counts.
     private func watch(_ processes: [Int32]) throws -> WatchRunning {
@@ -133,7 +133,7 @@ extension LoopTarget {
 struct WatchBudgetTests {
     @Test("Once the budget is used up no stack is taken, and the report says why")
     func budget() throws {
-        let fixture = try ReportsFixture()
+        let fixture = try ReportsFixture(inMemory: true)
         let target = try TargetProcess("compute", "3")
         let process = OutsideProcess(
             processID: target.processID,

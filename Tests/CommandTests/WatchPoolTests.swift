@@ -7,7 +7,7 @@ import Testing
 struct WatchPoolTests {
     private let fixture: ReportsFixture
 
-    init() throws { fixture = try ReportsFixture() }
+    init() throws { fixture = try ReportsFixture(inMemory: true) }
 
     /// A program whose task pool does as it is told.
     private final class PoolTarget {

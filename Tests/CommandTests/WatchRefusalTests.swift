@@ -9,7 +9,7 @@ import Testing
 struct WatchRefusalTests {
     private let fixture: ReportsFixture
 
-    init() throws { fixture = try ReportsFixture() }
+    init() throws { fixture = try ReportsFixture(inMemory: true) }
 
     private func watch(_ arguments: String...) throws -> CommandRun {
         try CommandRun(arguments: ["watch", "--reports", fixture.path] + arguments)

@@ -10,7 +10,7 @@ import Testing
 struct WatchedProcessTests {
     private let fixture: ReportsFixture
 
-    init() throws { fixture = try ReportsFixture() }
+    init() throws { fixture = try ReportsFixture(inMemory: true) }
 
     @Test("After a kill -9 during a stall the report exists; readers and the next start show it as terminated")
     func killed() throws {
@@ -94,7 +94,7 @@ extension ProcessLiveness {
 struct WatchedBuildsTests {
     private let fixture: ReportsFixture
 
-    init() throws { fixture = try ReportsFixture() }
+    init() throws { fixture = try ReportsFixture(inMemory: true) }
 
     /// Stalls it twice; both stalls must be reported with their functions.
     private func judge(_ target: LoopTarget, _ watch: WatchRunning) throws {
