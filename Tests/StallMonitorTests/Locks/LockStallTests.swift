@@ -182,9 +182,7 @@ struct LockStallTests {
             queue.sync {}
             lock_release(outer)
         }
-        while [first, middle].contains(where: { StackCapturer.sighting(ofThread: $0)?.systemCall?.name != "futex" }) {
-            sched_yield()
-        }
+        for thread in [first, middle] { waitUntil(thread, isIn: "futex") }
         let report = try report(of: {
             lock_take(outer)
             lock_release(outer)
@@ -207,7 +205,7 @@ struct LockStallTests {
             _ = pair.stallInReceive(2_000)
             lock_release(lock)
         }
-        waitUntil { StackCapturer.sighting(ofThread: owner)?.systemCall?.name == "recvfrom" }
+        waitUntil(owner, isIn: "recvfrom")
         let report = try report(of: {
             lock_take(lock)
             lock_release(lock)

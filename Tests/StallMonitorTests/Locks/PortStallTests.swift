@@ -143,7 +143,7 @@ struct PortStallTests {
         let (isOccupied, mayFill) = (TickSemaphore(), TickSemaphore())
         other.loop.perform {
             isOccupied.signal()
-            mayFill.wait()
+            _ = mayFill.wait(until: .now + .seconds(120))
             fill(back)
         }
         try #require(isOccupied.wait(until: .now + .seconds(60)))
