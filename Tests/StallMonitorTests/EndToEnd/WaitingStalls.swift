@@ -202,11 +202,14 @@ final class FrozenDisk: Sendable {
         guard Self.run("/sbin/fsfreeze", "--freeze", mountPoint) else { return false }
         isFrozen.store(true, ordering: .sequentiallyConsistent)
         startThread { [weak self] in
-            _ = stallInSleep(60_000)
+            let end = ContinuousClock.now + .seconds(60)
+            while self?.isStillFrozen == true, ContinuousClock.now < end { usleep(10_000) }
             self?.thaw()
         }
         return true
     }
+
+    private var isStillFrozen: Bool { isFrozen.load(ordering: .sequentiallyConsistent) }
 
     /// Once: a file system that is not frozen cannot be thawed.
     func thaw() {
