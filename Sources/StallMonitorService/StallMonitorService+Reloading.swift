@@ -215,8 +215,8 @@ struct ConfigurationSource: Sendable {
         return nil
     }
 
-    /// Reads. If that fails although the file can be read, reads once more: the file was replaced in between, and what was wrong with the former
-    /// one is over.
+    /// Reads. If that fails although the file can be read, reads once more: the file may have been replaced in between, and then what was
+    /// wrong with the former one is over. A value that is not allowed fails again.
     func readPresent() async throws -> (StallMonitor.Configuration, Logger.Level) {
         do { return try await read() } catch {
             if let problem = await fileProblem() { throw problem }

@@ -30,8 +30,9 @@ package struct TreeFollower: ~Copyable {
     private var position = 0
     private var inARow = 0
 
-    /// The time between two searches for new directories. A search of a directory with very many files is expensive: on average searches use
-    /// a thousandth of a processor at most. One that only waits, for the disk or for a processor, must not put off the next for long.
+    /// The time between two searches for new directories. A search of a directory with very many files is expensive: on average, searches
+    /// use a thousandth of a processor at most. One that only waits, for the disk or for a processor, must not put off the next for as
+    /// long: searches take a tenth of the time at most.
     ///
     /// - Parameters:
     ///   - elapsed: How long the last one took.

@@ -334,8 +334,8 @@ struct StallMonitorTests {
         let monitor = start {
             $0.cost = .init(processorShare: 0.02, processorBurst: .milliseconds(30), heldShare: 1)
         }
-        // On any machine, finding the names for a first stack takes longer than the whole burst: a debug build's binary is large. A report
-        // without a stack costs more than its stall gives back, so a first one that was affordable is followed by one that is not.
+        // Finding the names for a first stack takes longer than the whole burst: a debug build's binary is large. On a faster machine
+        // later stalls use up the rest: even a report without a stack costs more than the budget regains during its stall.
         let isRefused = { (report: StallReport) in
             report.stacks.first?.error?.contains("its budget (2 % of a processor") == true
         }

@@ -25,7 +25,7 @@ struct VictimTests {
             if connection >= 0 { close(connection) }
         }
         try worker.loop.add(source)
-        // Then the loop has slept with the source.
+        // After both lines the loop has slept with the source.
         worker.perform {}
         waitUntil { worker.loop.heartbeat.pulse.isAtRest }
         let (begun, mayGoOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))

@@ -35,8 +35,9 @@ struct StrippedServerTests {
         return "\(place)/\(name)"
     }
 
-    /// The longest stall of a run, and its place. Repeated if the machine did not let three stacks be taken, and then that of the run with
-    /// most: one of twelve shows a computing server while it reads the clock, and where no function has a name, that one is its own, too.
+    /// The longest stall of a run, and its place. If the machine let fewer than three stacks be taken, the run is repeated, and the stall
+    /// with most stacks is returned. One stack alone may mislead: of twelve of a computing server, one shows it reading the clock, and
+    /// without names the function for that counts as the server's own.
     private func stall(
         _ server: String,
         _ scenario: String,

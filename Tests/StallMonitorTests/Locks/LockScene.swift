@@ -224,7 +224,7 @@ extension LockScene {
 /// The gate of the scene with dispatch_once.
 private let onceGate = Atomic<Int32>(0)
 
-/// Waits until a thread of this process sleeps in a system call. What is asserted of that thread then does not hang on how soon it has run.
+/// Waits until a thread of this process sleeps in a system call. What is asserted of that thread then does not depend on how soon it runs.
 func waitUntil(_ thread: Int32, isIn call: String, sourceLocation: SourceLocation = #_sourceLocation) {
     waitUntil(sourceLocation: sourceLocation) { StackCapturer.sighting(ofThread: thread)?.systemCall?.name == call }
 }
