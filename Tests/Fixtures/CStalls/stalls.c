@@ -724,7 +724,8 @@ static bool waits_for_lock(pid_t thread) {
 
 static bool all_wait(int waiting_threads) {
     int count = 0;
-    while (count < waiting_count && waits_for_lock(waiting[count]))
+    // A thread is counted before it has entered its number.
+    while (count < waiting_count && waiting[count] != 0 && waits_for_lock(waiting[count]))
         count++;
     return count == waiting_threads;
 }
