@@ -172,7 +172,7 @@ enum ProcessTests {
                 let sampler = try ProcessSampler(processID: target.processID, deadline: .seconds(5))
                 let inner = code == "first" ? ["spin_first", "call_first"] : ["?", "?", "?"]
                 // It is on its way there. The C library has functions without a name, too, but not so many in a row.
-                while !sampler.names(of: try sampler.capture().get()).starts(with: inner) {}
+                try waitUntil { sampler.names(of: try sampler.capture().get()).starts(with: inner) }
                 if isStopped { target.send(SIGSTOP) }
                 if isStopped { target.wait { $0.state == "T" } }
                 let stack = try sampler.capture().get()
@@ -180,7 +180,8 @@ enum ProcessTests {
                 #expect(names.starts(with: inner + ["call_code"]) && names.contains("main"), "\(names)")
                 #expect(stack.isComplete)
                 #expect(stack.frames.allSatisfy { $0.found != .framePointer && $0.found != .scan }, "\(stack.frames)")
-                if isStopped { target.wait { $0.state == "T" } }  // as above
+                // Released, it stops again by itself, when it gets a processor.
+                if isStopped { target.wait { $0.state == "T" } }
                 #expect(!isStopped || target.state == "T")
             }
 
