@@ -98,8 +98,12 @@ extension ProcessTests {
             print("\(what): \(captured) captured, \(failures), \(sampler.cost), \(sampler.programsRun) programs")
             #expect(captured > 0)
             // A stop that was given up comes when the thread gets a processor, and is over when the tracer has ended.
-            target.wait { !"tT".contains($0.state ?? "?") }
-            #expect(!"tT".contains(target.state ?? "?"))
+            var goesOn = false
+            target.wait { target in
+                goesOn = !"tT".contains(target.state ?? "?")
+                return goesOn
+            }
+            #expect(goesOn)
             if what == "exec" { #expect(sampler.programsRun > 1) }
             // A request to end could arrive while it has no handler, or be lost with the program.
             target.send(SIGKILL)
