@@ -102,6 +102,7 @@ pid_t coexist_stop_now_and_then(void) {
         } while (poll(&closed, 1, 5) == 0);
         _exit(0);
     }
+    close(stopping[0]);
     return child;
 }
 

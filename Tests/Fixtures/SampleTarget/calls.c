@@ -398,7 +398,7 @@ static int call_flock(void) {
         close(second);
         close(seen[1]);
         flock(file, LOCK_EX);
-        // The time begins when the parent knows of the lock: it might find it free again, and look for it forever.
+        // The time begins when the parent knows of the lock, and closes the pipe: it might find it free again, and look for it forever.
         (void)!read(seen[0], &byte, 1);
         struct timespec rest = length();
         nanosleep(&rest, NULL);
@@ -410,7 +410,7 @@ static int call_flock(void) {
         flock(second, LOCK_UN);
         sched_yield();
     }
-    (void)!write(seen[1], "x", 1);
+    close(seen[0]), close(seen[1]);
     return flock(second, LOCK_EX);
 }
 
@@ -436,7 +436,7 @@ static int call_fcntl_lock(void) {
         found = lock;
         fcntl(file, F_GETLK, &found);
     } while (found.l_type == F_UNLCK);
-    (void)!write(seen[1], "x", 1);
+    close(seen[0]), close(seen[1]);
     return fcntl(file, F_SETLKW, &lock);
 }
 

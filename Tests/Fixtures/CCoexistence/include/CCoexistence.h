@@ -128,7 +128,7 @@ void coexist_replace_descriptors(void);
 bool coexist_trace(pid_t thread);
 /// Starts another process that repeatedly stops this one for a while.
 pid_t coexist_stop_now_and_then(void);
-/// Waits for its end.
+/// Ends that process, of which there is one at a time, and waits for its end.
 void coexist_stop_no_more(pid_t stopper);
 /// fork(2). \returns the child's wait status, −1 if it hangs for ten seconds. The child calls `body` and exits with its result.
 int coexist_in_child(int (*body)(void *_Nullable context), void *_Nullable context);
