@@ -228,12 +228,6 @@ final class StallHostRun {
 
     func status() -> Int32 { command.status() }
 
-    /// How long its first thread, whose loop is watched, could have run and had no processor: `/proc/PID/schedstat`.
-    var waitedForProcessor: Duration {
-        let counts = procText("/proc/\(pid)/schedstat").split(separator: " ")
-        return .nanoseconds(counts.dropFirst().first.flatMap { Int64($0) } ?? 0)
-    }
-
     /// The ids of the process's threads, by name.
     func threadID(named name: String) throws -> Int32 {
         let tasks = "/proc/\(pid)/task"

@@ -39,18 +39,12 @@ final class LoopTarget {
     /// Orders a stall and waits for its end. Notes as lateness how long the target had no CPU meanwhile: where it stood then is
     /// not where the order says.
     func stall(_ order: String) throws -> Done {
-        let before = waitedForCPU
+        let before = timeWithoutProcessor(of: pid)
         try tell(order)
         let words = try answer()
-        LatenessWitness.note(waitedForCPU - before)
+        LatenessWitness.note(timeWithoutProcessor(of: pid) - before)
         let (begin, end) = (try #require(Int64(words[2])), try #require(Int64(words[3])))
         return Done(name: words[1], nanoseconds: end - begin, isWhole: words.count > 4 ? words[4] == "WHOLE" : nil)
-    }
-
-    /// How long its main thread could have run and had no CPU: the second number of `/proc/PID/schedstat`.
-    private var waitedForCPU: Duration {
-        let text = (try? String(contentsOfFile: "/proc/\(pid)/schedstat", encoding: .utf8)) ?? ""
-        return .nanoseconds(text.split(separator: " ").dropFirst().first.flatMap { Int64($0) } ?? 0)
     }
 
     /// Turns so far, and calls that returned early.

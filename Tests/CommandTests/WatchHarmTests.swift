@@ -86,7 +86,7 @@ struct WatchHarmTests {
         let watch = try watch(targets.map(\.target.pid) + [mixed.pid])
         try watch.waitForLoops(targets.count + 1)
         try mixed.tell("mix 80")
-        let waited = targets.map(\.target.waitedForProcessor)
+        let waited = targets.map { timeWithoutProcessor(of: $0.target.pid) }
         for _ in 0..<rounds {
             for (name, target) in targets { try target.tell("call \(name) 500") }
             for (name, target) in targets {
@@ -95,8 +95,8 @@ struct WatchHarmTests {
             }
         }
         // A thread that has returned from its call and waits for a processor may be stopped for its stack.
-        let delayed = zip(targets, waited).filter { $0.0.target.waitedForProcessor - $0.1 > .microseconds(200) }
-            .map(\.0.target.pid)
+        let delayed = zip(targets.map(\.target.pid), waited)
+            .filter { timeWithoutProcessor(of: $0.0) - $0.1 > .microseconds(200) }.map(\.0)
         let counts = try mixed.counts()
         #expect(counts.cut == 0 && counts.turns > 3)
         // The directory also has the reports of earlier rounds.
@@ -114,12 +114,6 @@ struct WatchHarmTests {
 
 extension LoopTarget {
     fileprivate func field(_ name: String) -> String { statusField(name, of: pid) }
-
-    /// How long its thread has waited for a processor so far.
-    fileprivate var waitedForProcessor: Duration {
-        let counts = (try? String(contentsOfFile: "/proc/\(pid)/schedstat", encoding: .utf8)) ?? ""
-        return .nanoseconds(counts.split(separator: " ").dropFirst().first.flatMap { Int64($0) } ?? 0)
-    }
 
     /// How many hardware breakpoints its thread has left, at most four.
     fileprivate var freeBreakpoints: Int {

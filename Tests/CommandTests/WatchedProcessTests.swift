@@ -37,10 +37,10 @@ struct WatchedProcessTests {
         func stall() throws -> (stacks: [StallReport.Stack], delay: Duration) {
             let host = try StallHostRun(directory: "\(fixture.path)-\(UUID())")
             defer { try? FileManager.default.removeItem(atPath: host.directory) }
-            let before = host.waitedForProcessor
+            let before = timeWithoutProcessor(of: host.pid)
             try host.stall("sleep", milliseconds: 1500)
             let report = try host.report { $0.state == .recovered }
-            let delay = host.waitedForProcessor - before
+            let delay = timeWithoutProcessor(of: host.pid) - before
             #expect(report.durationNs >= 1_500_000_000)
             host.send(SIGTERM)
             #expect(host.status() == 0)

@@ -15,6 +15,12 @@ package func procText(_ path: String) -> String {
     String(decoding: (try? FileHandle(forReadingAtPath: path)?.readToEnd()) ?? Data(), as: UTF8.self)
 }
 
+/// How long a process's first thread could have run and had no processor: the second number of `/proc/PID/schedstat`, proc(5).
+package func timeWithoutProcessor(of process: Int32) -> Duration {
+    let counts = procText("/proc/\(process)/schedstat").split(separator: " ")
+    return .nanoseconds(counts.dropFirst().first.flatMap { Int64($0) } ?? 0)
+}
+
 extension Process {
     /// Starts it with no signal blocked. Tests run on threads that block most signals, and a child inherits that: it
     /// would not receive Ctrl-C, and gdb would miss SIGCHLD. Nor would it receive Ctrl-C if the tests were started to ignore it, as in
