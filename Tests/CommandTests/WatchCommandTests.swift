@@ -288,7 +288,7 @@ struct WatchCommandTests {
             try target.tell("\(order) 900")
             usleep(50_000)
             freezer.freeze(true)
-            // What it does before and after the ice is a stall of its own if the ice comes late, or before it has begun.
+            // If it is frozen late, or before the stall has begun, what it does before or after that is a stall of its own.
             LatenessWitness.note(told.duration(to: .now) - .milliseconds(50))
             usleep(800_000)
             freezer.freeze(false)

@@ -233,7 +233,7 @@ struct WatchRefusalTests {
     @Test("If a process without a loop has a child, the output says how to watch that")
     func childWithoutFollow() throws {
         // The child ends once its parent has been killed, even if nobody has waited for that yet.
-        // It is there when the parent says so, however late that runs on.
+        // It is there before its parent has announced itself, however late that runs on.
         let script = "(while grep -q ') [^Z]' /proc/$$/stat; do sleep 0.1; done) & echo started; wait"
         let target = try TargetProcess(arguments: ["-c", script], executable: URL(filePath: "/bin/sh"))
         let watch = try WatchRunning(["\(target.processID)", "--threshold", "50ms"], directory: fixture.path)

@@ -102,7 +102,7 @@ struct LiveMemoryTests {
         #expect(StackCapturer.sighting(ofThread: 1 << 30) == nil)
     }
 
-    @Test("Memory is read as it is; unmapped memory causes no fault, even at its edge")
+    @Test("Memory is read as it is; what nobody can read causes no fault, even at its edge")
     func words() throws {
         let capturer = try StackCapturer()
         defer { capturer.invalidate() }

@@ -27,8 +27,8 @@ struct event_loop {
     pthread_mutex_t lock;
     event_job job;
     void *context;
-    /// Clients wait to be accepted. The loop, which accepts none, does not listen any more: a socket that stays readable would let it turn
-    /// without a rest, on a whole processor.
+    /// Clients wait to be accepted. The loop, which accepts none, leaves the socket out of its wait then: one that stays readable would let it
+    /// turn without a rest, on a whole processor.
     bool has_clients;
     atomic_bool ends;
 };

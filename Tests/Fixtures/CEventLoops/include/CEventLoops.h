@@ -40,7 +40,7 @@ event_loop *_Nullable event_early_loop(void);
 void event_loop_run(event_loop *loop, event_job job, void *_Nullable context);
 /// Whether a job is still pending.
 bool event_loop_has_job(event_loop *loop);
-/// The socket that a loop with EVENT_POLL or EVENT_SELECT listens on. It accepts no connection, and does not listen any more once there was one.
+/// The socket that a loop with EVENT_POLL or EVENT_SELECT listens on. It accepts no connection, and does not wait for others once there was one.
 int event_loop_listener(event_loop *loop);
 /// Connects this number of clients to it. None is closed.
 void event_connect(int listener, int count);
