@@ -84,6 +84,7 @@ struct FollowerTests {
         #expect(TreeFollower.pause(afterSearchOf: .milliseconds(600), worked: .milliseconds(500)) == .seconds(500))
         #expect(TreeFollower.pause(afterSearchOf: .milliseconds(100), worked: .milliseconds(1)) == .seconds(3))
         #expect(TreeFollower.pause(afterSearchOf: .seconds(3), worked: .milliseconds(1)) == .seconds(30))
+        #expect(TreeFollower.pause(afterSearchOf: .seconds(3600), worked: .milliseconds(1)) == .seconds(600))
     }
 
     @Test("in a tree, a path that leads to another directory because a link above has changed is followed there")

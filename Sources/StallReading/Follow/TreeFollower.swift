@@ -32,13 +32,13 @@ package struct TreeFollower: ~Copyable {
 
     /// The time between two searches for new directories. A search of a directory with very many files is expensive: on average, searches
     /// use a thousandth of a processor at most. One that only waits, for the disk or for a processor, must not put off the next for as
-    /// long: searches take a tenth of the time at most.
+    /// long: searches take a tenth of the time at most. And if the process or the machine stood still meanwhile, ten minutes are enough.
     ///
     /// - Parameters:
     ///   - elapsed: How long the last one took.
     ///   - worked: The processor time that it used.
     package static func pause(afterSearchOf elapsed: Duration, worked: Duration) -> Duration {
-        max(.seconds(3), elapsed * 10, worked * 1000)
+        max(.seconds(3), min(elapsed * 10, .seconds(600)), worked * 1000)
     }
 
     /// The largest number of events of one directory before the next has its turn.
