@@ -13,6 +13,14 @@ import Testing
 
 @Suite("What /proc says about a process")
 struct ProcessFilesTests {
+    @Test("A process that ends while it is opened has ended, whichever part of it was gone first")
+    func endsMeanwhile() {
+        let ends: [CaptureError.Code] = [.noSuchProcess, .zombie, .threadGone]
+        #expect(ends.allSatisfy { CaptureError($0).isByProcessEnd })
+        let others: [CaptureError.Code] = [.accessRefused, .otherUser, .alreadyTraced]
+        #expect(!others.contains { CaptureError($0).isByProcessEnd })
+    }
+
     @Test("A process has ended although its number belongs to another process")
     func usedAgain() throws {
         let child = try StartedCommand(["sleep", "600"].map { Array($0.utf8) })

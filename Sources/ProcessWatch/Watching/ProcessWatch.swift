@@ -164,8 +164,7 @@ package final class ProcessWatch {
             do throws(CaptureError) {
                 try add(child)
             } catch {
-                // It has ended, or is about to.
-                if [.noSuchProcess, .zombie, .threadGone].contains(error.code) {
+                if error.isByProcessEnd {
                     if command != nil, StartedCommand.reap(child) { hasMissed = true }
                     continue
                 }
@@ -220,4 +219,10 @@ struct LookClock: Hashable, Sendable {
         if due < now { due = now + tick / 10 }
         if let maturity, maturity > began { due = min(due, maturity) }
     }
+}
+
+extension CaptureError {
+    /// Whether a process that was to be watched has ended, or is about to. A child that has ended is a zombie. At first only the first thread of a
+    /// process is looked at, so one that is gone is the process's end, too.
+    package var isByProcessEnd: Bool { [.noSuchProcess, .zombie, .threadGone].contains(code) }
 }

@@ -199,9 +199,9 @@ extension StartedCommand {
 }
 
 extension CaptureError {
-    /// Why a command that has just been started is not watched. One that has ended is a zombie, because we are its parent.
+    /// Why a command that has just been started is not watched.
     func words(ofStarted command: String) -> String {
-        if code == .zombie || code == .noSuchProcess { return "\(command) ended before it could be watched" }
+        if isByProcessEnd { return "\(command) ended before it could be watched" }
         return "\(command) was started, but cannot be watched: \(sentence)"
     }
 }
