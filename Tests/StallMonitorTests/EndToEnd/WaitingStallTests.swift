@@ -153,11 +153,16 @@ struct WaitingStallTests {
         for _ in 0..<3 {
             startThread {
                 ready.signal()
-                _ = stallInSleep(3_000)
+                _ = stallInSleep(5_000)
             }
         }
         for _ in 0..<3 { ready.wait() }
-        let report = try await report({ $0.capturesAllThreads = true }) { _ = stallInRead(700) }
+        // Their stacks are taken within one tick, in which a watchdog that waits for a processor does not reach all of them.
+        let change: (inout StallMonitor.Configuration) -> Void = { configuration in
+            configuration.rule = StallRule(tick: .milliseconds(500), ticks: 2)
+            configuration.capturesAllThreads = true
+        }
+        let report = try await report(change) { _ = stallInRead(1_700) }
         let others = report.stacks.filter { $0.role == .other }
         let sleepers = others.first { $0.frames.contains { $0.function?.contains("stallInSleep") == true } }
         #expect((sleepers?.count ?? 0) >= 3 && sleepers?.threads?.count == sleepers?.count)
