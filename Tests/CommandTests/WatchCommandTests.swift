@@ -20,6 +20,7 @@ struct WatchCommandTests {
         let target = try LoopTarget()
         let watch = try watch("\(target.pid)")
         try watch.waitForLoops(1)
+        target.watcher = watch.pid
         return (target, watch)
     }
 
@@ -282,6 +283,7 @@ struct WatchCommandTests {
         let freezer = try Freezer(of: target.pid)
         defer { freezer.remove() }
         let watch = try watch("\(target.pid)")
+        target.watcher = watch.pid
         try watch.waitForLoops(1)
         for order in ["compute", "sleep"] {
             let told = MonotonicInstant.now

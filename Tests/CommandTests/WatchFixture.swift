@@ -17,6 +17,8 @@ final class LoopTarget {
     }
 
     private let command: RunningCommand
+    /// The process that watches it, if its lateness is to count, too.
+    var watcher: Int32?
 
     /// - Parameter mode: `beside` for a loop on a second thread.
     init(_ mode: String = "loop", executable: URL = TargetProcess.executable) throws {
@@ -36,16 +38,19 @@ final class LoopTarget {
         try #require(try command.line(), "the target has ended").split(separator: " ").map(String.init)
     }
 
-    /// Orders a stall and waits for its end. Notes as lateness how long the target had no CPU meanwhile: where it stood then is
-    /// not where the order says.
+    /// Orders a stall and waits for its end. Notes as lateness how long the target had no CPU meanwhile, because where it stood then is
+    /// not where the order says, and how long its watcher had none: a stall may be over before that looks.
     func stall(_ order: String) throws -> Done {
-        let before = timeWithoutProcessor(of: pid)
+        let before = (timeWithoutProcessor(of: pid), watcherDelay)
         try tell(order)
         let words = try answer()
-        LatenessWitness.note(timeWithoutProcessor(of: pid) - before)
+        LatenessWitness.note(timeWithoutProcessor(of: pid) - before.0)
+        LatenessWitness.note(watcherDelay - before.1)
         let (begin, end) = (try #require(Int64(words[2])), try #require(Int64(words[3])))
         return Done(name: words[1], nanoseconds: end - begin, isWhole: words.count > 4 ? words[4] == "WHOLE" : nil)
     }
+
+    private var watcherDelay: Duration { watcher.map(timeWithoutProcessor(ofThreadsOf:)) ?? .zero }
 
     /// Turns so far, and calls that returned early.
     func counts() throws -> (turns: Int, cut: Int) {

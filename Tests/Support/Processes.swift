@@ -21,6 +21,12 @@ package func timeWithoutProcessor(of process: Int32) -> Duration {
     return .nanoseconds(counts.dropFirst().first.flatMap { Int64($0) } ?? 0)
 }
 
+/// The same, of all its threads together.
+package func timeWithoutProcessor(ofThreadsOf process: Int32) -> Duration {
+    let threads = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(process)/task")) ?? []
+    return threads.compactMap { Int32($0) }.reduce(.zero) { $0 + timeWithoutProcessor(of: $1) }
+}
+
 extension Process {
     /// Starts it with no signal blocked. Tests run on threads that block most signals, and a child inherits that: it
     /// would not receive Ctrl-C, and gdb would miss SIGCHLD. Nor would it receive Ctrl-C if the tests were started to ignore it, as in
