@@ -201,6 +201,51 @@ struct WatchRefusalTests {
         sys.stdin.readline()
         """
 
+    @Test(
+        "Of threads that took turns at one io_uring and have ended, no file stays open",
+        .enabled(if: hasRings, "the kernel, or a container's filter of system calls, has no io_uring for us")
+    )
+    func endedSharers() throws {
+        let python = URL(filePath: try #require(Python.asyncio, "there is no Python"))
+        let target = try RunningCommand("-u", "-c", Self.sharedRing, executable: python)
+        let threads = try #require(try target.line()).split(separator: " ")
+        let watch = try WatchRunning(["\(target.pid)"], directory: fixture.path)
+        try watch.waitForNote("2 threads of process \(target.pid) take turns at")
+        #expect(threads.allSatisfy { watch.hasFile(ofThread: $0) })
+        try target.send("end\n")
+        waitUntil { !threads.contains { watch.hasFile(ofThread: $0) } }
+        #expect(!threads.contains { watch.hasFile(ofThread: $0) })
+        _ = try watch.finish()
+    }
+
+    /// io_uring_setup(2) with the bytes of its parameters.
+    private static let ring = """
+        import ctypes, sys, threading
+        system = ctypes.CDLL(None).syscall
+        ring = system(425, 2, (ctypes.c_uint32 * 30)())
+
+        """
+
+    private static let hasRings =
+        (try? CommandRun(tool: Python.asyncio ?? "", ["-c", ring + "sys.exit(ring < 0)"]))?.status == 0
+
+    /// Two threads that wait for completions of one ring until a line comes. Prints their numbers.
+    private static let sharedRing = """
+        \(ring)
+        ENTER, GET_EVENTS, EXTENDED = 426, 1, 8
+        time = (ctypes.c_int64 * 2)(0, 20_000_000)
+        wait = (ctypes.c_uint64 * 3)(0, 0, ctypes.addressof(time))
+        over = threading.Event()
+        def serve():
+            while not over.is_set(): system(ENTER, ring, 0, 1, GET_EVENTS | EXTENDED, wait, 24)
+        threads = [threading.Thread(target=serve) for _ in range(2)]
+        for thread in threads: thread.start()
+        print(*(thread.native_id for thread in threads))
+        sys.stdin.readline()
+        over.set()
+        sys.stdin.readline()
+        """
+
     @Test("If all breakpoints of a loop's thread are in use, the output says so", .needsBreakpoints)
     func takenBreakpoints() throws {
         let target = try LoopTarget()
@@ -240,5 +285,16 @@ struct WatchRefusalTests {
         try watch.waitForNote("no event loop was found")
         #expect(watch.notes.last?.hasSuffix("; --follow also watches its 1 child process") == true, "\(watch.notes)")
         #expect(try watch.finish().isEmpty)
+    }
+}
+
+extension WatchRunning {
+    /// Whether the command has a file of this thread open.
+    fileprivate func hasFile(ofThread number: Substring) -> Bool {
+        let (folder, files) = ("/proc/\(pid)/fd", FileManager.default)
+        return ((try? files.contentsOfDirectory(atPath: folder)) ?? []).contains { name in
+            let link = try? files.destinationOfSymbolicLink(atPath: "\(folder)/\(name)")
+            return link?.contains("/task/\(number)/") == true
+        }
     }
 }

@@ -62,13 +62,13 @@ final class WatchedThread {
         looks += 1
         let mayHaveLoop = search.likelyDescriptor != nil
         pause = Self.pause(afterLooks: looks, mayHaveLoop: mayHaveLoop, isBusyMain: wasRunning && isMain)
+        let time = MonotonicInstant.now
+        guard let schedule = files.readSchedule() else { return .ended }
         if let shared {
             // Another thread may get the number for a loop of its own.
             if shared.isSet, files.hasClosed(epollSet: shared.descriptor) { self.shared = nil }
             return .nothing
         }
-        let time = MonotonicInstant.now
-        guard let schedule = files.readSchedule() else { return .ended }
         wasRunning = false
         guard search.needsPosition(schedule) else { return .nothing }
         guard let position = files.readPosition() else { return .nothing }
