@@ -92,6 +92,14 @@ final class ModuleSymbols {
             + (answers.count + awaits.count) * Self.answerCost
     }
 
+    /// Whether names that were not needed so far can still be read.
+    var isReachable: Bool { [module, symbolFile].allSatisfy { $0?.image.isReachable != false } }
+
+    /// Whether it has each of the files that the others have.
+    func canReplace(_ others: ModuleSymbols) -> Bool {
+        isWorthKeeping && (module != nil || others.module == nil) && (symbolFile != nil || others.symbolFile == nil)
+    }
+
     /// Closes the files.
     func release() {
         module?.image.release()

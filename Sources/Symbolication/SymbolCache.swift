@@ -69,9 +69,7 @@ struct SymbolCache {
     ) -> ModuleSymbols? {
         let key = Key(path: sought.path, firstPage: sought.firstPage, buildID: sought.buildID, stamp: stamp)
         do throws(SymbolProblem) {
-            var known = modules[key]?.symbols
-            if known == nil { known = try ModuleSymbols(sought, search, allowance) }
-            guard let symbols = known else { return nil }
+            let symbols = try reachable(modules[key]?.symbols, sought, allowance)
             problems += symbols.problems
             keep(symbols, key)
             return symbols
@@ -79,6 +77,19 @@ struct SymbolCache {
             problems.append(error.at(sought.path))
             return nil
         }
+    }
+
+    /// The known symbols. If there are none, or their files are out of reach, the files are searched: a process's program is read through the
+    /// process's directory while it runs, and is only to be found by its path later. If that gives less, what is known stays.
+    private func reachable(
+        _ known: ModuleSymbols?,
+        _ sought: SoughtModule,
+        _ allowance: Allowance
+    ) throws(SymbolProblem) -> ModuleSymbols {
+        guard let known else { return try ModuleSymbols(sought, search, allowance) }
+        guard !known.isReachable, let found = try? ModuleSymbols(sought, search, allowance), found.canReplace(known)
+        else { return known }
+        return found
     }
 
     mutating func note(_ modules: [LoadedModule]) {

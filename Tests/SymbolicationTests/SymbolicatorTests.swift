@@ -233,6 +233,31 @@ struct OtherProcessTests {
         #expect(untold.resolve(sought).modules.map(\.path) != [former])
     }
 
+    @Test("Of a process that has ended, functions are named in a module of which others were named while it ran")
+    func ended() throws {
+        let workshop = try Workshop()
+        // Each name is longer than a page of the file, so that it is not read together with another.
+        let names = (0..<3).map { "function\($0)_" + String(repeating: "x", count: 5000) }
+        let functions = names.map { "void \($0)(void) {}" } + ["int main(void) { for (;;) pause(); }"]
+        try workshop.write(functions.joined(separator: "\n"), to: "program.c")
+        try workshop.run(
+            "gcc",
+            ["-include", "unistd.h", "-no-pie", "-Wl,--build-id=sha1", "-o", "program", "program.c"]
+        )
+        let starts = try workshop.functions(of: "program")
+        let addresses = try names.map { name in try #require(starts.first { $0.name == name }).start }
+        let process = try Process.run(URL(filePath: workshop.path("program")), arguments: [])
+        defer { end(process) }
+        let directory = ProcessDirectory(processID: process.processIdentifier)
+        waitUntil { addresses.allSatisfy(ModuleMap(of: directory).contains) }
+        let symbolicator = Symbolicator(processID: process.processIdentifier)
+        symbolicator.remember(addresses)
+        let sought = addresses.map { ResolvableAddress(address: $0, kind: .exact) }
+        #expect(symbolicator.resolve([sought[0]]).frames.map(\.symbol) == [names[0]])
+        end(process)
+        #expect(symbolicator.resolve(sought).frames.map(\.symbol) == names)
+    }
+
     @Test(
         "A later process with the same number gives no names",
         .enabled(if: unsafe access(Self.latestNumber, W_OK) == 0, "needs a writable ns_last_pid")

@@ -71,6 +71,10 @@ import Glibc
         descriptor = -1
     }
 
+    /// Whether what is not loaded yet can still be read: the file has not been replaced, and is not out of reach, as that of a process which has
+    /// ended is by the path through the process's directory.
+    var isReachable: Bool { stamp == nil || descriptor >= 0 || FileStamp(path) == stamp }
+
     /// Reads the missing parts of the range; what is beyond the file's end is ignored.
     func load(_ range: Range<Int>, _ allowance: Allowance) throws(SymbolProblem) {
         let wanted = range.clamped(to: 0..<size)
