@@ -110,8 +110,12 @@ int stackcap_modules_read(struct stackcap_modules *modules) {
     return error;
 }
 
+/// If this process stood still while it read the maps, that took no work.
+static const uint64_t longest_pause_ns = 30000000000;
+
 int stackcap_modules_keep_up(struct stackcap_modules *modules) {
-    bool is_recent = stackcap_now_ns() - modules->read_at_ns < 20 * modules->read_cost_ns;
+    uint64_t pause = 20 * modules->read_cost_ns;
+    bool is_recent = stackcap_now_ns() - modules->read_at_ns < (pause < longest_pause_ns ? pause : longest_pause_ns);
     return modules->count > 0 && is_recent ? 0 : stackcap_modules_read(modules);
 }
 

@@ -46,7 +46,8 @@ struct stackcap_modules {
 int stackcap_modules_read(struct stackcap_modules *modules);
 void stackcap_modules_finish(struct stackcap_modules *modules);
 
-/// Reads the maps again, but spends at most 5 % of the time on it: the maps of a large process take milliseconds.
+/// Reads the maps again, but spends at most 5 % of the time on it: the maps of a large process take milliseconds. Half a minute after the last
+/// reading in any case.
 int stackcap_modules_keep_up(struct stackcap_modules *modules);
 
 /// Finds the module around the address, from the headers in its memory.

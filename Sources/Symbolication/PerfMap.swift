@@ -184,10 +184,11 @@ extension ProcessDirectory {
 }
 
 /// The latest contents of one process's file. It is read again if it has changed, for at most 5 % of the time: reading a file of the greatest
-/// size takes a third of a second.
+/// size takes a third of a second. If this process or the machine stood still meanwhile, half a minute later.
 struct PerfMapCache: Sendable {
     /// No longer than the shortest stall: the functions on its stack were written before it began.
     static let leastValidity = Duration.milliseconds(50)
+    static let greatestValidity = Duration.seconds(30)
 
     private var stamp: FileStamp?
     private var map: PerfMap?
@@ -205,7 +206,7 @@ struct PerfMapCache: Sendable {
             return map
         }
         if source.stamp != stamp { (stamp, map) = (source.stamp, source.read()) }
-        isValidUntil = .now + max(Self.leastValidity, (.now - now) * 19)
+        isValidUntil = .now + max(Self.leastValidity, min((.now - now) * 19, Self.greatestValidity))
         return map
     }
 }

@@ -218,6 +218,21 @@ struct PerfMapFileTests {
         #expect(cache.map(of: process, at: next)?.function(at: 0x2001)?.name == "later")
     }
 
+    @Test("If this process stood still for an hour while it read the file, the file is read again half a minute later")
+    func stoodStill() {
+        unsafe unlink(path)
+        defer { unsafe unlink(path) }
+        write()
+        let process = ProcessDirectory(processID: getpid())
+        var cache = PerfMapCache()
+        #expect(cache.map(of: process, at: .now - .seconds(3600))?.function(at: 0x1001)?.name == "made")
+        let file = unsafe open(path, O_WRONLY | O_APPEND | O_CLOEXEC)
+        _ = unsafe Glibc.write(file, "\n2000 10 later\n", 15)
+        close(file)
+        #expect(cache.map(of: process, at: .now)?.function(at: 0x2001) == nil)
+        #expect(cache.map(of: process, at: .now + .seconds(31))?.function(at: 0x2001)?.name == "later")
+    }
+
     @Test("Another user's file is not accepted", .enabled(if: getuid() == 0, "needs root"))
     func othersFile() {
         let name = with {
