@@ -31,6 +31,8 @@ import Glibc
         var isUndecided = false
         /// Whether it has the signal blocked, possibly only for a moment.
         var isSignalBlocked = false
+        /// Whether a handler has begun, in this thread or in one that was captured before, and is not done yet: the copy belongs to it.
+        var isBehindHandler = false
     }
 
     /// Copies and unwinds; repeats this if the awaiting functions were not seen in time.
@@ -58,13 +60,14 @@ import Glibc
     func copy(_ sight: inout Sight) -> Result<Copied, CaptureError> {
         repeat {
             if let result = unsafe copyOnce(&sight) { return result }
-            if sight.isUndecided { unsafe Self.pause() }
+            if sight.isUndecided || sight.isBehindHandler { unsafe Self.pause() }
         } while unsafe stackcap_now_ns() < deadline
         return unsafe .failure(failure(afterDeadlineOf: sight))
     }
 
     /// Why there is no copy when the deadline has passed.
     func failure(afterDeadlineOf sight: Sight) -> CaptureError {
+        if sight.isBehindHandler { return CaptureError(.handlerStuck) }
         // The handler needs a processor to run, and the thread has not had one.
         guard sight.look.state == STACKCAP_STATE_RUNNING else { return CaptureError(.threadKeptMoving) }
         return CaptureError(sight.isSignalBlocked ? .signalBlocked : .notDelivered)
@@ -73,20 +76,23 @@ import Glibc
     /// - Returns: Nil if another attempt is needed.
     func copyOnce(_ sight: inout Sight) -> Result<Copied, CaptureError>? {
         let outcome = unsafe stackcap_look_at(target.threadID, &sight.look)
-        sight.isUndecided = false
+        (sight.isUndecided, sight.isBehindHandler) = (false, false)
         if let error = CaptureError(outcome) { return .failure(error) }
-        guard sight.look.state == STACKCAP_STATE_RUNNING else { return unsafe copyBlocked(sight.look) }
+        guard sight.look.state == STACKCAP_STATE_RUNNING else { return unsafe copyBlocked(&sight) }
         return unsafe copyRunning(&sight)
     }
 
-    /// - Returns: Nil if the thread has run in the meantime.
-    private func copyBlocked(_ look: stackcap_look) -> Result<Copied, CaptureError>? {
+    /// - Returns: Nil if the thread has run in the meantime, or a handler has the copy.
+    private func copyBlocked(_ sight: inout Sight) -> Result<Copied, CaptureError>? {
+        let look = sight.look
         guard let bounds = unsafe bounds(at: look.stack_pointer) else {
             return .failure(CaptureError(.stackOutOfBounds))
         }
         let outcome = unsafe withUnsafePointer(to: look) { look in
             unsafe stackcap_copy_blocked(handle, target.threadID, bounds.low, bounds.high, look)
         }
+        sight.isBehindHandler = outcome.status == STACKCAP_STUCK
+        if sight.isBehindHandler { return nil }
         if let error = CaptureError(outcome) { return .failure(error) }
         return outcome.status == STACKCAP_MOVED ? nil : .success(Copied(method: .quiet, look: look))
     }
@@ -96,7 +102,7 @@ import Glibc
     /// still in its system call. If the thread has the signal blocked, the signal would stay pending until the application's
     /// sigwaitinfo(2) or signalfd(2) receives it.
     ///
-    /// - Returns: Nil if the thread sleeps, or may be about to, or cannot receive the signal just now.
+    /// - Returns: Nil if the thread sleeps, or may be about to, or cannot receive the signal just now, or a handler has the copy.
     private func copyRunning(_ sight: inout Sight) -> Result<Copied, CaptureError>? {
         var now = stackcap_progress()
         let read = unsafe stackcap_read_progress(target.threadID, &now)
@@ -111,6 +117,8 @@ import Glibc
         let outcome = unsafe withUnsafePointer(to: now) { now in
             unsafe stackcap_copy_running(handle, target.threadID, low, high, now, deadline, staysOpen)
         }
+        sight.isBehindHandler = outcome.status == STACKCAP_STUCK
+        if sight.isBehindHandler { return nil }
         if let arena = unsafe arena, outcome.status == STACKCAP_OK { unsafe stackcap_arena_bound_copy(arena, handle) }
         if let error = CaptureError(outcome) { return .failure(error) }
         return outcome.status == STACKCAP_MOVED ? nil : .success(Copied(method: .signal))

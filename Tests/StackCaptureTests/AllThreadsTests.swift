@@ -84,6 +84,45 @@ extension CaptureTests {
             }
         }
 
+        @Test(
+            "a handler that waits in the middle of its copy holds the others up, and none is missing because of it",
+            .enabled(if: Self.mayHoldPages, "userfaultfd(2) is not permitted")
+        )
+        func unfinishedHandler() throws {
+            let hasty = try StackCapturer(signal: SIGVTALRM, deadline: .milliseconds(20))
+            let sleeper = Stall(STALL_LOCK)
+            defer { sleeper.finish() }
+            _ = try capturer.captureBlocked(sleeper)
+            let held = try unsafe #require(stall_hold_page())
+            defer { unsafe stall_held_finish(held) }
+            let (thread, low, high) = unsafe (stall_held_thread(held), stall_held_low(held), stall_held_high(held))
+            // On a busy machine it may not run in time.
+            var error: CaptureError?
+            while error?.code != .handlerStuck {
+                guard case .failure(let next) = hasty.capture(threadID: thread, stack: UInt(low)..<UInt(high)) else {
+                    break
+                }
+                error = next
+            }
+            #expect(error?.code == .handlerStuck)
+            // If that comes before the captures begin, nothing is held up, and nothing shown.
+            let place = UInt(bitPattern: held)
+            Thread.detachNewThread {
+                usleep(50_000)
+                unsafe stall_release_page(OpaquePointer(bitPattern: place)!)
+            }
+            let result = try hasty.captureAll(within: .seconds(60)).get()
+            #expect(result.missing.allSatisfy { $0.error.code != .handlerStuck }, "\(result.missing)")
+            #expect(threads(of: result, in: "stall_in_lock").joined().contains(sleeper.threadID))
+        }
+
+        private static let mayHoldPages: Bool = {
+            guard let held = unsafe stall_hold_page() else { return false }
+            unsafe stall_release_page(held)
+            unsafe stall_held_finish(held)
+            return true
+        }()
+
         @Test("the caller's own thread and excluded ones are not captured")
         func excluded() throws {
             let stalls = (0..<3).map { _ in Stall(STALL_LOCK) }

@@ -93,6 +93,20 @@ void stall_freeze(pid_t thread);
 /// thread caches: MALLOC_ARENA_MAX=1 and glibc.malloc.tcache_count=0. \returns the holder.
 pid_t stall_hold_malloc(int waiting_threads);
 
+/// A thread that computes, on a stack whose outermost page nobody can read: whoever copies the whole stack waits until the page is released.
+typedef struct stall_held stall_held;
+
+/// \returns null if that is not permitted: userfaultfd(2).
+stall_held *_Nullable stall_hold_page(void);
+pid_t stall_held_thread(const stall_held *held);
+uint64_t stall_held_low(const stall_held *held);
+/// Behind that page.
+uint64_t stall_held_high(const stall_held *held);
+/// Once, from any thread. Allocates nothing.
+void stall_release_page(stall_held *held);
+/// Ends the thread and frees it. Release the page before.
+void stall_held_finish(stall_held *held);
+
 /// Blocks or unblocks a signal on the calling thread.
 void stall_mask(int signal, bool blocked);
 
