@@ -92,7 +92,10 @@ private struct ProcessObstacle {
     /// The reason that is known before a capture is tried. Nil if nothing prevents it so far.
     func beforehand() -> CaptureError.Code? {
         if processID == getpid() { return .ownProcess }
-        guard processID > 0, let status = ProcessFile("/proc/\(processID)/status") else { return withoutFiles() }
+        guard processID > 0, let status = ProcessFile("/proc/\(processID)/status") else {
+            // Without a free descriptor no file of a living process can be read, either: its opening says so.
+            return unsafe processID > 0 && access("/proc/\(processID)", F_OK) == 0 ? nil : withoutFiles()
+        }
         if status.number(of: "Tgid") != Int(processID) { return .notAProcess }
         // A first thread that has ended is in state Z too, while other threads of the process live.
         let isAlone = status.number(of: "Threads").map { $0 <= 1 } ?? true

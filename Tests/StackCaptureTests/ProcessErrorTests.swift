@@ -24,6 +24,18 @@ extension ProcessTests {
             #expect(code(-1) == .noSuchProcess)
         }
 
+        @Test("a living process, if this one has no descriptor left")
+        func withoutDescriptors() async {
+            await #expect(processExitsWith: .success) {
+                let openFiles = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+                var limit = rlimit(rlim_cur: 0, rlim_max: 0)
+                try #require(unsafe setrlimit(openFiles, &limit) == 0)
+                #expect(throws: CaptureError(.systemCallFailed, underlying: EMFILE)) {
+                    _ = try ProcessSampler(processID: getppid())
+                }
+            }
+        }
+
         @Test("the calling process")
         func own() { #expect(code(getpid()) == .ownProcess) }
 
