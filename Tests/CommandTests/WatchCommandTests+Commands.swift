@@ -146,4 +146,31 @@ extension WatchCommandTests {
             try? FileManager.default.removeItem(atPath: directory)
         }
     }
+
+    @Test("With --follow, more children than there are files for leave those that reports need")
+    func manyChildren() throws {
+        let python = URL(filePath: try #require(Python.asyncio, "there is no Python"))
+        let server = try RunningCommand("-u", "-c", Self.forkingServer, executable: python)
+        #expect(try server.line() == "READY")
+        let watch = try WatchRunning(["\(server.pid)", "--follow"], directory: fixture.path)
+        try watch.waitForNote("watching process \(server.pid) ")
+        let limit = try CommandRun(tool: "/usr/bin/prlimit", ["--pid", "\(watch.pid)", "--nofile=200"])
+        try #require(limit.status == 0, "\(limit.errors)")
+        try server.send("fork\n")
+        try watch.waitForNote("Too many open files")
+        let open = try FileManager.default.contentsOfDirectory(atPath: "/proc/\(watch.pid)/fd").count
+        #expect(open < 160)
+        _ = try watch.finish()
+        try server.send("end\n")
+    }
+
+    /// Starts sixty children at the first line.
+    private static let forkingServer = """
+        import subprocess, sys
+        print("READY")
+        sys.stdin.readline()
+        children = [subprocess.Popen(["/usr/bin/sleep", "600"]) for _ in range(60)]
+        sys.stdin.readline()
+        for child in children: child.kill()
+        """
 }

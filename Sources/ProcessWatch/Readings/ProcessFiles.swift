@@ -109,7 +109,7 @@ enum OpenFiles {
     /// How many the files of threads leave free: stacks, symbols and reports need some, too.
     private static let reserve: rlim_t = 64
 
-    /// The limit, if it leaves no room for another thread's files. Nil if there is room.
+    /// The limit, if it leaves no room for another thread's or process's files. Nil if there is room.
     static var exhaustedLimit: Int? {
         var limit = rlimit()
         guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return nil }

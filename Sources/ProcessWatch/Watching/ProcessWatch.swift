@@ -81,6 +81,10 @@ package final class ProcessWatch {
     package func add(_ processID: Int32) throws(CaptureError) {
         guard processes[processID] == nil else { return }
         allowManyFiles()
+        // A process takes some files itself, besides those of its threads: a server's children could use up those that reports need.
+        guard processes.isEmpty || OpenFiles.exhaustedLimit == nil else {
+            throw CaptureError(.systemCallFailed, underlying: EMFILE)
+        }
         let process = try WatchedProcess(
             processID,
             options,
