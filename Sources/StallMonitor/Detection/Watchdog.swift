@@ -191,7 +191,6 @@ struct WatchdogState: ~Copyable {
         forgetEndedLoops(among: seen)
         if isRound { watchList.letSleep(allArePaused: pausedSince != nil) }
         plan(isRound, candidates)
-        services.ledger.update { [next = nextLook] in $0.nextLook = next }
     }
 
     mutating func look(at watched: WatchedLoop) {

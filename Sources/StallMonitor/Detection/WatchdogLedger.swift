@@ -24,11 +24,9 @@ final class WatchdogLedger: Sendable {
         var pauses = PauseTally()
         /// Dismissed candidates, by reason.
         var dismissed: [PauseKind: Int64] = [:]
-        /// The ongoing stalls, keyed by their numbers: which loop, and since when. Excluded time makes that later. Without long
+        /// The ongoing stalls, keyed by their numbers: which loop, and the length at its latest look, as in reports. Without long
         /// jobs.
-        var ongoing: [Int: (name: WatchName, since: MonotonicInstant)] = [:]
-        /// When the next look is due. Nil before the first one.
-        var nextLook: MonotonicInstant?
+        var ongoing: [Int: (name: WatchName, lasting: Duration)] = [:]
     }
 
     struct WatchRecord: Sendable {

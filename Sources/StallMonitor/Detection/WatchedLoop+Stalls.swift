@@ -32,13 +32,12 @@ extension WatchedLoop {
         }
     }
 
-    /// Called after each look: writes the length of the stall into the live record, which outlives the process.
+    /// Called after each look: writes the length of the stall into the live record, which outlives the process, and into the ledger, for health
+    /// probes.
     func noteLength(at time: MonotonicInstant, with services: inout WatchServices) {
         guard let stall, let span = policy.span(of: stall.category, at: time) else { return }
         services.live.see(stall.number, span, at: time)
-        if span.excluded > .zero {
-            services.ledger.update { $0.ongoing[stall.number]?.since = span.earliestStart + span.excluded }
-        }
+        services.ledger.update { $0.ongoing[stall.number]?.lasting = span.length }
         if services.lastResort != nil, stall.category == .blocked {
             considerLastResort(stall.number, span, at: time, with: &services)
         }
@@ -80,9 +79,7 @@ extension WatchedLoop {
         services.live.begin(observation)
         // A long job is no stall of its pool, and must not make a supervisor restart the server.
         if observation.kind != .longJob {
-            services.ledger.update { [name = identity.name] in
-                $0.ongoing[stall.number] = (name, span.earliestStart + span.excluded)
-            }
+            services.ledger.update { [name = identity.name] in $0.ongoing[stall.number] = (name, span.length) }
         }
         services.notices.add(.began(observation))
     }

@@ -36,7 +36,8 @@ extension StallMonitor {
             public var type: WatchedType
             /// The label of the watched loop.
             public var label: String
-            /// How long it has lasted so far, without excluded time.
+            /// How long it had lasted when the loop was last looked at, without excluded time. The time since then is one to two ticks, unless the
+            /// whole process is stopped: the next look decides whether it counts.
             public var lasting: Duration
         }
     }
@@ -90,7 +91,7 @@ extension StallMonitor.Health {
     init(_ engine: Engine, _ feed: EventFeed) {
         let counts = engine.ledger.snapshot
         let problems = feed.faults + [counts.pause].compactMap(\.self)
-        self.init(stalls: counts.stalls(at: .now), problems: problems.sorted { $0.code.name < $1.code.name })
+        self.init(stalls: counts.stalls, problems: problems.sorted { $0.code.name < $1.code.name })
     }
 
     /// The health of a monitor that does not run.
@@ -98,9 +99,6 @@ extension StallMonitor.Health {
 }
 
 extension WatchdogLedger.Counts {
-    /// How long after a look was due a stall is assumed to last.
-    private static let patience = Duration.seconds(1)
-
     /// The watches that are paused; nil if there are none.
     var pause: StallMonitorError? {
         let all = watches.values.filter { !$0.name.isOfJobs }
@@ -108,16 +106,10 @@ extension WatchdogLedger.Counts {
         return paused > 0 ? StallMonitorError(.paused, "\(paused) of \(all.count) are paused.") : nil
     }
 
-    /// The ongoing stalls, longest first. A process that was stopped when a look was due has not been stalled all the time since, and its probe
-    /// may be answered before the watchdog looks again.
-    func stalls(at now: MonotonicInstant) -> [StallMonitor.Health.Stall] {
-        let known = nextLook.map { min(now, $0 + Self.patience) } ?? now
+    /// The ongoing stalls, longest first.
+    var stalls: [StallMonitor.Health.Stall] {
         let stalls = ongoing.values.map { stall in
-            StallMonitor.Health.Stall(
-                type: stall.name.type,
-                label: stall.name.label,
-                lasting: max(.zero, known - stall.since)
-            )
+            StallMonitor.Health.Stall(type: stall.name.type, label: stall.name.label, lasting: stall.lasting)
         }
         return stalls.sorted { $0.lasting > $1.lasting }
     }
