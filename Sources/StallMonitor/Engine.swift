@@ -45,7 +45,7 @@ struct Engine: Sendable {
             }
         } catch {
             parts.notices.add(.disarmed(error))
-            parts.end(reporterThread, by: .now + .seconds(5))
+            parts.end(reporterThread)
             stackSource.invalidate()
             throw error
         }
@@ -72,13 +72,14 @@ struct Engine: Sendable {
         watchdog.give(.stop)
     }
 
-    /// Waits for the end that was ordered. A thread that does not end by the deadline continues, and the capture signal stays
-    /// installed for it.
-    func end(by deadline: MonotonicInstant) {
+    /// Waits for the end that was ordered. A thread that does not end in time continues, and the capture signal stays installed for
+    /// it.
+    func end() {
         // The reporter still looks for the work of the last stalls.
         defer { WorkTable.removeReader() }
-        guard watchdogThread.join(by: deadline) else { return }
-        parts.end(reporterThread, by: deadline)
+        var patience = EngineParts.endPatience
+        guard watchdogThread.join(within: &patience) else { return }
+        parts.end(reporterThread, within: patience)
         stackSource.invalidate()
     }
 }
@@ -133,19 +134,28 @@ struct EngineParts: Sendable {
         CostGuard(limits: configuration.cost, meter: meter, notices: notices, ledger: ledger)
     }
 
+    /// How long the end may take. Time in which the process is stopped does not count.
+    static let endPatience = Duration.seconds(5)
+
     /// Ends the reporter, the writer and the recorder. Called after the watchdog has ended.
-    func end(_ reporter: MonitorThread, by deadline: MonotonicInstant) {
+    func end(_ reporter: MonitorThread, within patience: Duration = endPatience) {
         // If the process calls exit meanwhile, no watchdog starts the recorder.
         live.refresh()
-        // The writer gives up early enough for the reporter to report what a dead disk did not take.
-        writer.giveUp(at: deadline + .seconds(-1))
         notices.close()
+        // The writer gives up early enough for the reporter to report what a dead disk did not take.
+        var rest = min(patience, .seconds(1))
+        var patience = patience - rest
+        var hasEnded = reporter.join(within: &patience)
+        // A reporter that ends itself, from the handler, has all the time.
+        if !hasEnded, patience <= .zero { writer.giveUp() }
+        rest += patience
+        hasEnded = hasEnded || reporter.join(within: &rest)
         // The record is removed last, and only if the reports are written: otherwise it is the only trace of their stalls, and the next start
         // makes reports of it.
-        guard reporter.join(by: deadline), writer.join(by: deadline), live.open.isEmpty else { return }
+        guard hasEnded, writer.join(within: &rest), live.open.isEmpty else { return }
         ExitNotes.remove(live)
         live.close()
-        _ = live.thread.join(by: deadline)
+        _ = live.thread.join(within: &rest)
     }
 
     /// How many reports will not reach the disk.

@@ -104,8 +104,8 @@ public final class StallMonitor: Sendable {
     /// capture signal's handler. Any thread except one that runs a handler of the monitor. Further calls have no effect, and return
     /// at once even if the first one still waits.
     ///
-    /// Waits at most 5 s for a disk or a handler that does not return, and leaves behind what it cannot end. Reports that a
-    /// failing disk does not take are lost, which is reported as a fault.
+    /// Waits at most 5 s for a disk or a handler that does not return, and leaves behind what it cannot end. Time in which the whole
+    /// process is stopped (SIGSTOP) does not count. Reports that a failing disk does not take are lost, which is reported as a fault.
     ///
     /// In a fork's child there is nothing to end: it only detaches the monitor from the loops, so that a new one can watch them.
     public func stop() {
@@ -125,7 +125,7 @@ public final class StallMonitor: Sendable {
         case .stopped: return
         case .idle, .disarmed: endEndpoint()
         case .running(let engine, _):
-            engine.end(by: .now + .seconds(5))
+            engine.end()
             let figures = engine.figures(isOver: true)
             ended.withLock { $0 = figures }
             endEndpoint()
@@ -133,7 +133,7 @@ public final class StallMonitor: Sendable {
         }
     }
 
-    private func endEndpoint() { endpoint.withLock { $0.take() }?.end(by: .now + .seconds(1)) }
+    private func endEndpoint() { endpoint.withLock { $0.take() }?.end(within: .seconds(1)) }
 
     /// Answers probes from now on, if so configured: also while nothing is watched, because a supervisor whose probes are not answered
     /// restarts the server. If that is not possible, the monitor still watches.

@@ -38,12 +38,13 @@ final class HealthEndpoint: Sendable {
         }
     }
 
-    /// Closes the port and ends the thread. If the thread does not end by the deadline, it continues. Does nothing in a fork's
-    /// child, which has neither.
-    func end(by deadline: MonotonicInstant) {
+    /// Closes the port and ends the thread. If the thread does not end in time, it continues. Does nothing in a fork's child, which has
+    /// neither.
+    func end(within patience: Duration) {
+        var patience = patience
         // Wakes the thread that waits on it.
         if listener.isOurs { shutdown(listener.descriptor, Int32(SHUT_RDWR)) }
-        if thread.join(by: deadline) { listener.close() }
+        if thread.join(within: &patience) { listener.close() }
     }
 
     private static func listen(

@@ -132,7 +132,7 @@ package final class OutsideReporter: Sendable {
     /// - Returns: How many reports are lost.
     @discardableResult
     package func close() -> Int {
-        parts.end(reporter, by: .now + .seconds(5))
+        parts.end(reporter)
         return parts.lostReports(isOver: true)
     }
 }

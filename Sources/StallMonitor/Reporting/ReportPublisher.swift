@@ -53,7 +53,7 @@ struct ReportPublisher {
     /// Whether there is time left to make a report from a notice. False only in the last second that `stop` waits: then the notice is not
     /// handled, and its stall counts as one without a report.
     mutating func hasTime(for notice: StallNotice) -> Bool {
-        guard let end = writer.givesUpAt, MonotonicInstant.now >= end else { return true }
+        guard writer.hasGivenUp else { return true }
         switch notice {
         case .began(let observation): abandoned.insert(observation.number)
         case .ended(let number, _, _, _): abandoned.insert(number)
@@ -79,9 +79,12 @@ struct ReportPublisher {
     /// Tries the waiting reports once more. After that they are lost.
     mutating func settle() {
         writer.order { $0.retryNow() }
-        // The writer may be working normally, and only the reporter be late.
-        let moment = MonotonicInstant.now + .milliseconds(200)
-        isBehind = !writer.wait(until: max(moment, writer.givesUpAt ?? .now + ReportWriter.writeTimeout))
+        // Waits a moment in any case: the writer may be working normally, and only the reporter be late.
+        var moments = EngineParts.endPatience / .milliseconds(200)
+        repeat {
+            isBehind = !writer.wait(until: .now + .milliseconds(200))
+            moments -= 1
+        } while isBehind && !writer.hasGivenUp && moments > 0
         isSettled = true
         faults.noteFinalLoss(of: lostWrites, writer.status)
     }

@@ -33,11 +33,11 @@ package struct MonitorThread: Sendable {
         }
     }
 
-    /// Waits until the thread has returned from its body and released it, or until the deadline. Returns whether it has. Any
-    /// thread, and any number of them. On the thread itself it returns false at once: a handler may stop its own monitor,
-    /// although it must not.
-    func join(by deadline: MonotonicInstant) -> Bool {
-        guard life.threadID.load(ordering: .relaxed) != run_loop_own_tid(), life.ended.wait(until: deadline) else {
+    /// Waits until the thread has returned from its body and released it, as ``TickSemaphore/wait(within:)`` does. Returns whether
+    /// it has. Any thread, and any number of them. On the thread itself it returns false at once: a handler may stop its own
+    /// monitor, although it must not.
+    func join(within patience: inout Duration) -> Bool {
+        guard life.threadID.load(ordering: .relaxed) != run_loop_own_tid(), life.ended.wait(within: &patience) else {
             return false
         }
         life.ended.signal()
@@ -100,5 +100,17 @@ private final class ThreadBody {
             return true
         }
         return unsafe monitor_semaphore_wait_until(semaphore, deadline.nanoseconds)
+    }
+
+    /// Waits until a signal, for this long at most, and takes the time from `patience`. Returns whether there was a signal.
+    ///
+    /// A stop of the whole process (SIGSTOP, a freezer) takes 20 ms of it at most: who would give the signal was stopped, too.
+    func wait(within patience: inout Duration) -> Bool {
+        repeat {
+            let part = min(patience, .milliseconds(20))
+            patience -= part
+            if wait(until: .now + part) { return true }
+        } while patience > .zero
+        return false
     }
 }

@@ -66,11 +66,11 @@ final class ThreadOnDemand: Sendable {
         state.withLock { $0 = .absent }
     }
 
-    /// Waits until the thread has returned from its body, or until the deadline. The body must have been requested to end.
-    /// Returns whether no thread is left.
-    func join(by deadline: MonotonicInstant) -> Bool {
+    /// Waits until the thread has returned from its body, as ``TickSemaphore/wait(within:)`` does. The body must have been requested
+    /// to end. Returns whether no thread is left.
+    func join(within patience: inout Duration) -> Bool {
         let thread: MonitorThread? = state.withLock { if case .running(let thread) = $0 { thread } else { nil } }
-        return thread?.join(by: deadline) ?? true
+        return thread?.join(within: &patience) ?? true
     }
 }
 
@@ -97,7 +97,8 @@ final class TimedLookup: Sendable {
                 isBusy.store(false, ordering: .releasing)
             }
             // By its end the thread has released the question, which may hold the server's objects.
-            _ = thread.join(by: .now + (time ?? patience))
+            var time = time ?? patience
+            _ = thread.join(within: &time)
             return slot.answer.withLock { $0 }
         } catch {
             isBusy.store(false, ordering: .releasing)

@@ -40,7 +40,7 @@ final class ReportWriter: Sendable {
         var queue: WriteQueue
         var status = Status()
         var isAwaited = false
-        var givesUpAt: MonotonicInstant?
+        var hasGivenUp = false
         /// The sink's limits from the next step on.
         var newLimits: ReportDirectory.Limits?
     }
@@ -96,8 +96,9 @@ final class ReportWriter: Sendable {
     @discardableResult
     private func demandThread() -> Bool { thread?.demand { [self] in run() } ?? true }
 
-    /// Waits until the thread has ended, which happens once the queue is closed and was tried. Returns whether it has ended.
-    func join(by deadline: MonotonicInstant) -> Bool { thread?.join(by: deadline) ?? true }
+    /// Waits until the thread has ended, which happens once the queue is closed and was tried, as ``TickSemaphore/wait(within:)``
+    /// does. Returns whether it has ended.
+    func join(within patience: inout Duration) -> Bool { thread?.join(within: &patience) ?? true }
 
     /// Waits until everything given so far was tried. False at the deadline. One thread at a time.
     func wait(until deadline: MonotonicInstant) -> Bool {
@@ -122,12 +123,10 @@ final class ReportWriter: Sendable {
     /// Sets how many reports did not reach the writer, in all. Any thread.
     func note(unmade count: Int) { state.withLock { $0.status.unmade = count } }
 
-    /// When to stop waiting for the disk. Nil until the end is near.
-    var givesUpAt: MonotonicInstant? { state.withLock { $0.givesUpAt } }
+    /// Whether nobody waits for the disk any more, because `stop` has waited for nearly as long as it may.
+    var hasGivenUp: Bool { state.withLock { $0.hasGivenUp } }
 
-    func giveUp(at time: MonotonicInstant) {
-        state.withLock { $0.givesUpAt = time }
-    }
+    func giveUp() { state.withLock { $0.hasGivenUp = true } }
 
     /// The body of the thread. Returns after the queue was closed and everything in it was tried once more. The writer's own
     /// thread also returns when it has had nothing to do for a while.

@@ -3,6 +3,7 @@ import Glibc
 import RunLoopKit
 import StallMonitor
 import StallReports
+import Synchronization
 
 // A process with a monitored loop that a test stops, freezes, traces and forks. It reads one command per line:
 //
@@ -13,6 +14,7 @@ import StallReports
 //     spin     it computes: "spin TID"
 //     release  it continues: "released"
 //     fork     a child uses the monitor, and starts its own: "child …"
+//     hold     at the end of the next stall the handler waits for a further line: "held", and then "let go"
 //     stop     the monitor ends: "stopped"
 //
 // It prints "began" and "ended" when stalls begin and end. It ends at the end of its input.
@@ -71,11 +73,21 @@ func tryInChild(_ monitor: StallMonitor, _ configuration: StallMonitor.Configura
     say("child done")
 }
 
+enum Handler {
+    static let waits = Atomic(false)
+}
+
 func report(_ event: StallEvent) {
     switch event {
     case .began: say("began")
     case .grew: break
-    case .ended: say("ended")
+    case .ended:
+        say("ended")
+        guard Handler.waits.exchange(false, ordering: .sequentiallyConsistent) else { return }
+        say("held")
+        // The thread that reads the commands is stopping the monitor.
+        _ = readLine()
+        say("let go")
     case .fault(let error): say("fault \(error)")
     case .mended, .suppressed: break
     }
@@ -102,6 +114,7 @@ func serve() throws {
         case "block", "spin": stall(worker.loop, in: command, until: ends[0])
         case "release": release(worker.loop, by: ends[1])
         case "fork": fork(monitor, configuration)
+        case "hold": Handler.waits.store(true, ordering: .sequentiallyConsistent)
         case "stop":
             monitor.stop()
             say("stopped")

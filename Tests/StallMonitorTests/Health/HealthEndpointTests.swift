@@ -107,7 +107,7 @@ struct HealthEndpointTests {
         let endpoint = try HealthEndpoint(.init(port: 0), patience: .seconds(3600)) {
             HealthAnswer(.init(stalls: [], problems: []), failsAfter: .seconds(10))
         }
-        defer { endpoint.end(by: .now + .seconds(60)) }
+        defer { endpoint.end(within: .seconds(60)) }
         let silent = try (0..<40).map { _ in try Probe(endpoint.port) }
         let answer = try Probe(endpoint.port).answer("GET /health HTTP/1.1\r\n\r\n")
         #expect(answer.hasPrefix("HTTP/1.1 200 "), "\(answer)")

@@ -160,10 +160,10 @@ struct LiveBoardTests {
         let stall = stall(1)
         parts.live.begin(stall)
         parts.live.end(1, stall.span, as: .recovered)
-        if hasTime { parts.notices.add(.began(stall)) } else { parts.writer.giveUp(at: .now) }
+        if hasTime { parts.notices.add(.began(stall)) } else { parts.writer.giveUp() }
         parts.notices.add(.ended(1, stall.span, nil, .recovered))
         if !hasTime { waitUntil { parts.writer.status.unmade > 0 } }
-        parts.end(reporter, by: .now + .seconds(60))
+        parts.end(reporter, within: .seconds(60))
         #expect(try hasRecord() != hasTime)
     }
 

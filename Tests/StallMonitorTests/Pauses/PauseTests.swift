@@ -75,6 +75,32 @@ struct PauseTests {
         #expect(report.cause.verdict == expected && window <= report.durationNs, "\(report.cause) \(report.durationNs)")
     }
 
+    @Test("stopped for longer than the end of its monitor may take, it still ends the monitor and writes all")
+    func stoppedInEnd() async throws {
+        let host = try PauseHost(ticks: 5)
+        try await host.expect("ready")
+        try host.send("block")
+        try await host.expect("began")
+        try host.send("hold")
+        try host.send("stop")
+        try await host.expect("held")
+        host.signal(SIGSTOP)
+        try await host.until { host.isStopped }
+        try await Task.sleep(for: EngineParts.endPatience + .seconds(1))
+        let start = ContinuousClock.now
+        host.signal(SIGCONT)
+        // Whoever has waited for long enough would have given up before the handler returns.
+        try await host.until { !host.isStopped }
+        try await Task.sleep(for: .milliseconds(300))
+        LatenessWitness.note(.now - start - .milliseconds(300))
+        try host.send("go on")
+        try await host.expect("let go")
+        try await host.expect("stopped")
+        let run = try host.run()
+        #expect(run.state == .stopped && run.lostWrites == 0, "\(run)")
+        #expect(try host.contents().reports.map(\.state) == [.abandoned])
+    }
+
     @Test(
         "frozen in its control group (version 2) it is not stalled",
         .enabled(if: TestGroup.canBeMade(.unified), "no control group of version 2 with a freezer can be made here")

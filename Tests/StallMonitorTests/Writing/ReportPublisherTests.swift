@@ -29,7 +29,7 @@ struct ReportPublisherTests {
             .ended(9, span, nil, .terminated), .checkpoint,
         ]
         let before = notices.map { publisher.hasTime(for: $0) }
-        writer.giveUp(at: now)
+        writer.giveUp()
         let after = notices.map { publisher.hasTime(for: $0) }
         #expect(before.allSatisfy { $0 } && !after.contains(true))
         publisher.settle()
@@ -43,7 +43,7 @@ struct ReportPublisherTests {
         let name = ReportFileName(.stall, .make())
         writer.order { $0.put(PendingDocument(name: name, bytes: [1], isFinal: true)) }
         #expect(publisher.lostWrites == 0 && publisher.record.waiting == 1 && publisher.record.waitingBytes == 1)
-        writer.giveUp(at: .now)
+        writer.giveUp()
         publisher.settle()
         #expect(publisher.lostWrites == 1 && publisher.record.waiting == 0)
     }
