@@ -14,28 +14,29 @@ struct LastResort {
     let limit: Duration
     /// How long handlers of SIGABRT may run, and a core dump may be written.
     private let abortPatience: Duration
-    /// Keyed by the stall's number, which is unique in the run.
-    private var announced: [Int: (deadline: MonotonicInstant, notice: AbortNotice)] = [:]
+    /// Keyed by the stall's number, which is unique in the run. `limit`: the length at which the report is not waited for any more.
+    private var announced: [Int: (limit: Duration, notice: AbortNotice)] = [:]
 
-    /// How long to wait for the report.
+    /// How long to wait for the report. A process that is stopped meanwhile writes none, so that time does not count.
     private static let reportPatience = Duration.seconds(5)
 
     init(limit: Duration, abortPatience: Duration) { (self.limit, self.abortPatience) = (limit, abortPatience) }
 
     /// Decides about an ongoing stall. Called once per look.
     ///
-    /// - Parameter length: Returns how long the stall has lasted, without time for which the process is not to blame. Called
-    ///   until the stall is announced.
-    func step(for stall: Int, at time: MonotonicInstant, lasting length: () -> Duration) -> Step {
-        if let (deadline, notice) = announced[stall] { return notice.isWritten || time >= deadline ? .abort : .wait }
-        return length() >= limit ? .announce : .wait
+    /// - Parameters:
+    ///   - length: How long the stall has lasted, without excluded time.
+    ///   - own: Returns the part of it for which the process is to blame. Called until the stall is announced.
+    func step(for stall: Int, lasting length: Duration, own: () -> Duration) -> Step {
+        if let (limit, notice) = announced[stall] { return notice.isWritten || length >= limit ? .abort : .wait }
+        return own() >= limit ? .announce : .wait
     }
 
     /// Notes that the reporter has to write the report.
-    mutating func announce(_ notice: AbortNotice, of stall: Int) {
+    mutating func announce(_ notice: AbortNotice, of stall: Int, lasting length: Duration) {
         // Forgets stalls that have ended since they were announced. Their notices hold the stacks of all threads.
-        announced = announced.filter { $0.value.deadline > notice.takenAt }
-        announced[stall] = (notice.takenAt + Self.reportPatience, notice)
+        announced = announced.filter { $0.value.notice.takenAt + Self.reportPatience > notice.takenAt }
+        announced[stall] = (length + Self.reportPatience, notice)
     }
 
     /// Ends the process by SIGABRT, so that its crash handler runs or a core file is written.
@@ -84,12 +85,12 @@ extension WatchedLoop {
         guard let resort = services.lastResort, span.length >= resort.limit else { return }
         // A long job does not stall the pool: the other workers serve other jobs.
         if case .job = loop { return }
-        switch resort.step(for: stall, at: time, lasting: { ownShare(of: span.length, at: time) }) {
+        switch resort.step(for: stall, lasting: span.length, own: { ownShare(of: span.length, at: time) }) {
         case .wait: return
         case .announce:
             let threads = services.otherThreads(than: loop.thread?.id, within: .seconds(1))
             let notice = AbortNotice(limit: resort.limit, threads: threads, takenAt: .now)
-            services.lastResort?.announce(notice, of: stall)
+            services.lastResort?.announce(notice, of: stall, lasting: span.length)
             services.notices.add(.aborting(stall, notice))
         case .abort:
             resort.abort(

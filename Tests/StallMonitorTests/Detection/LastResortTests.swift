@@ -11,21 +11,47 @@ struct LastResortTests {
 
     private func notice() -> AbortNotice { AbortNotice(limit: .seconds(30), threads: nil, takenAt: start) }
 
-    @Test("not before the stall has lasted as long as the server allows, judged by its length alone")
+    @Test("not before the stall has lasted as long as the server allows, judged by its own share alone")
     func limit() {
-        #expect(resort.step(for: 1, at: start + .seconds(40)) { .seconds(29) } == .wait)
-        #expect(resort.step(for: 1, at: start) { .seconds(30) } == .announce)
+        #expect(resort.step(for: 1, lasting: .seconds(40)) { .seconds(29) } == .wait)
+        #expect(resort.step(for: 1, lasting: .seconds(30)) { .seconds(30) } == .announce)
     }
 
     @Test("once the report is written, or five seconds later if the disk does not answer")
     mutating func report() {
         let notice = notice()
-        resort.announce(notice, of: 1)
-        let soon = start + .milliseconds(4999)
-        #expect(resort.step(for: 1, at: soon) { .seconds(31) } == .wait)
-        #expect(resort.step(for: 1, at: start + .seconds(5)) { .seconds(31) } == .abort)
+        resort.announce(notice, of: 1, lasting: .seconds(31))
+        let soon = Duration.milliseconds(35_999)
+        #expect(resort.step(for: 1, lasting: soon) { .seconds(31) } == .wait)
+        #expect(resort.step(for: 1, lasting: .seconds(36)) { .seconds(31) } == .abort)
         notice.noteWritten()
-        #expect(resort.step(for: 1, at: soon) { .seconds(31) } == .abort)
+        #expect(resort.step(for: 1, lasting: soon) { .seconds(31) } == .abort)
+    }
+
+    @Test("a stop of the process while the report is written is not time in which the disk does not answer")
+    func stop() async {
+        // In a process of its own, which would be ended otherwise.
+        await #expect(processExitsWith: .success) {
+            var test = RoundUnderTest()
+            let loop = QuietLoop()
+            test.round.services.lastResort = LastResort(limit: .milliseconds(20), abortPatience: .seconds(60))
+            test.watch(loop, rule: StallRule(tick: .milliseconds(2), ticks: 3))
+            loop.leaveRest()
+            var announced = 0
+            // This time limit only ends a hang.
+            let deadline = MonotonicInstant.now + .seconds(30)
+            while announced == 0, MonotonicInstant.now < deadline {
+                test.round.look()
+                for case .aborting in test.takeNotices() { announced += 1 }
+            }
+            #expect(announced == 1)
+            // Nothing looks meanwhile, as if the process was stopped.
+            _ = stallInSleep(6_000)
+            test.round.look()
+            loop.rest()
+            test.round.look()
+            test.round.finish()
+        }
     }
 
     @Test("a stall that has ended before its report was written is forgotten with the next one")
@@ -33,12 +59,12 @@ struct LastResortTests {
         weak var first: AbortNotice?
         do {
             let notice = notice()
-            resort.announce(notice, of: 1)
+            resort.announce(notice, of: 1, lasting: .seconds(30))
             first = notice
         }
         let wasKept = first != nil
         let next = AbortNotice(limit: .seconds(30), threads: nil, takenAt: start + .seconds(6))
-        resort.announce(next, of: 2)
+        resort.announce(next, of: 2, lasting: .seconds(30))
         let isKept = first != nil
         #expect(wasKept && !isKept)
     }
@@ -66,9 +92,9 @@ struct LastResortTests {
     @Test("a stall that was announced and then ended does not make another stall the last one")
     mutating func another() {
         let notice = notice()
-        resort.announce(notice, of: 1)
+        resort.announce(notice, of: 1, lasting: .seconds(30))
         notice.noteWritten()
-        #expect(resort.step(for: 2, at: start + .seconds(9)) { .seconds(1) } == .wait)
-        #expect(resort.step(for: 2, at: start + .seconds(9)) { .seconds(30) } == .announce)
+        #expect(resort.step(for: 2, lasting: .seconds(39)) { .seconds(1) } == .wait)
+        #expect(resort.step(for: 2, lasting: .seconds(39)) { .seconds(30) } == .announce)
     }
 }
