@@ -79,8 +79,14 @@ extension WatchedLoop {
         guard let pulse = stall?.pulse ?? former?.pulse, let kind = stopOfThread(services) else {
             return closeOutsideDelay(services)
         }
-        if let former { policy.exclude(time - former.until, because: kind) }
+        if let former { policy.exclude(stillCounted(since: former.until, until: time), because: kind) }
         outsideDelay = OutsideDelay(kind: kind, pulse: pulse, since: former?.since ?? time, until: time)
+    }
+
+    /// How much of the time between two looks the second one has not excluded itself. The whole process may have been stopped, too.
+    private func stillCounted(since former: MonotonicInstant, until time: MonotonicInstant) -> Duration {
+        guard let lastLook, !lastLook.late else { return .zero }
+        return max(.zero, time - former - (lastLook.excluded?.length ?? .zero))
     }
 
     /// Called after a look: counts the standstill that has ended, if it was dismissed.

@@ -309,6 +309,39 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
+    @Test("A stop of the process while a tracer is attached to a stalled loop's thread is left out once, not twice")
+    func stopWithTracer() throws {
+        let number = Mutex<Int32?>(nil)
+        let mayEnd = TickSemaphore()
+        // It blocks the signals with which other tests take the stacks of all threads: they would stop it.
+        let thread = try MonitorThread(name: "traced") {
+            number.withLock { $0 = StackCapturer.callingThread }
+            mayEnd.wait()
+        }
+        waitUntil { number.withLock { $0 } != nil }
+        let threadID = try #require(number.withLock { $0 })
+        var test = RoundUnderTest()
+        let loop = QuietLoop(threadID: threadID)
+        let watch = test.watch(loop, rule: quick)
+        loop.leaveRest()
+        let watched = try #require(test.round.watchList.loop(number: watch))
+        let deadline = timeLimit
+        while watched.stall == nil, MonotonicInstant.now < deadline { test.round.look() }
+        let tracer = try Tracer(thread: "\(threadID)")
+        // It is noticed when the stall has grown.
+        while watched.outsideDelay == nil, MonotonicInstant.now < deadline { test.round.look() }
+        let before = try #require(test.ledger.snapshot.stalls.first?.lasting)
+        // Nothing looks meanwhile, as if the process was stopped.
+        _ = stallInSleep(1_000)
+        test.round.look()
+        let after = try #require(test.ledger.snapshot.stalls.first?.lasting)
+        #expect(watched.outsideDelay != nil && after >= before, "\(before) \(after)")
+        tracer.end()
+        test.round.finish()
+        mayEnd.signal()
+        #expect(thread.join(by: .now + .seconds(60)))
+    }
+
     @Test("A stop that ends when another watch is requested counts towards no stall")
     func stopBeforeAnOrder() {
         var test = RoundUnderTest()
