@@ -135,7 +135,7 @@ struct WatchdogState: ~Copyable {
     mutating func unparked(at time: MonotonicInstant, since: MonotonicInstant?) -> Duration {
         let (woken, missed) = (wakeFlags.takeRaised().compactMap(watchList.loop(place:)), selfCheck.missed)
         // A paused loop may have been busy all the time.
-        let departures = woken.filter { !isPaused($0) }.compactMap(\.departure)
+        let departures = woken.filter { !isPaused($0) }.compactMap { $0.departure(since: selfCheck.mark) }
         let first = (departures + [since].compactMap { $0 }).min()
         let (runnable, absences) = selfCheck.unpark(departure: first, at: time, tick: tick)
         services.record(absences)

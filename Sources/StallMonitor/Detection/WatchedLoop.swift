@@ -71,6 +71,12 @@ final class WatchedLoop {
         loop.heartbeat.pulse.isAtRest ? nil : MonotonicInstant(stamp: loop.heartbeat.turnStamp)
     }
 
+    /// The same, but of the first long turn that began after `time` and that no look has seen: the loop may have come to rest since.
+    func departure(since time: MonotonicInstant) -> MonotonicInstant? {
+        guard loop.heartbeat.longTurnCount != nextTurn else { return departure }
+        return loop.heartbeat.longTurns(from: nextTurn).turns.map(\.start).first { $0 >= time } ?? departure
+    }
+
     // MARK: - The look
 
     /// Reads the heartbeat and applies the policy. Also requests a stamp of the loop's next transition, so that the end of a

@@ -27,7 +27,7 @@ struct SelfCheck {
     private(set) var missed = Duration.zero
     private(set) var reason = PauseKind.late
     /// When it was last known to run.
-    private var mark: MonotonicInstant
+    private(set) var mark: MonotonicInstant
     private var account: OwnAccount?
     private var clocks: ClockOffsets?
     private var freezer: FreezeMeter

@@ -309,6 +309,31 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
+    @Test(
+        "A stop in a turn that is over when the parked watchdog wakes counts towards no stall",
+        arguments: [true, false]
+    )
+    func stopInAnEndedTurn(isBusyAgain: Bool) {
+        var test = RoundUnderTest()
+        let loop = QuietLoop()
+        test.watch(loop)
+        loop.rest()
+        test.round.look()
+        let wasParked = test.round.isAtRest
+        loop.leaveRest()
+        // Nothing runs meanwhile, as if the process was stopped.
+        _ = stallInSleep(3_000)
+        loop.rest()
+        if isBusyAgain { loop.leaveRest() }
+        _ = test.round.unparked(at: .now, since: nil)
+        test.round.look()
+        loop.rest()
+        test.round.look()
+        for case .began(let stall) in test.takeNotices() { Issue.record("a stall of \(stall.span)") }
+        #expect(wasParked && (test.ledger.snapshot.pauses.totals[.stopped]?.durationNs ?? 0) >= 2_900_000_000)
+        test.round.finish()
+    }
+
     @Test("A stop of the process while a tracer is attached to a stalled loop's thread is left out once, not twice")
     func stopWithTracer() throws {
         let number = Mutex<Int32?>(nil)
