@@ -78,7 +78,7 @@ struct Engine: Sendable {
         // The reporter still looks for the work of the last stalls.
         defer { WorkTable.removeReader() }
         var patience = EngineParts.endPatience
-        guard watchdogThread.join(within: &patience) else { return }
+        guard watchdogThread.join(within: &patience) else { return parts.live.stay() }
         parts.end(reporterThread, within: patience)
         stackSource.invalidate()
     }
@@ -151,8 +151,8 @@ struct EngineParts: Sendable {
         rest += patience
         hasEnded = hasEnded || reporter.join(within: &rest)
         // The record is removed last, and only if the reports are written: otherwise it is the only trace of their stalls, and the next start
-        // makes reports of it.
-        guard hasEnded, writer.join(within: &rest), live.open.isEmpty else { return }
+        // makes reports of it. Then the recorder stays, to note how the process ends.
+        guard hasEnded, writer.join(within: &rest), live.open.isEmpty else { return live.stay() }
         ExitNotes.remove(live)
         live.close()
         _ = live.thread.join(within: &rest)

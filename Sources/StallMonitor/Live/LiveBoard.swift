@@ -43,6 +43,8 @@ final class LiveBoard: Sendable {
         var (latest, passed) = (0, 0)
         var hasUpdate = true
         var isClosed = false
+        /// Whether the recorder's thread stays although there is nothing to write.
+        var stays = false
         /// The body of the recorder's thread, once there is a record to keep.
         var recording: (@Sendable () -> Void)?
 
@@ -167,6 +169,9 @@ final class LiveBoard: Sendable {
         _ = stamped.wait(until: latest)
     }
 
+    /// Makes the recorder's thread stay from now on, because nothing calls ``serveExit()`` any more.
+    func stay() { change { $0.stays = true } }
+
     /// Lets the recorder end and its record be removed.
     func close() {
         change { $0.isClosed = true }
@@ -175,22 +180,23 @@ final class LiveBoard: Sendable {
 
     // MARK: The recorder's
 
-    /// Waits for changes. Nil at the deadline, and once the board is closed.
+    /// Waits for changes. Nil at the deadline unless the thread stays, and once the board is closed.
     func take(until deadline: MonotonicInstant? = nil) -> Update? {
         while true {
             let exit = Int32(exactly: exitStatus.load(ordering: .acquiring))
-            let (update, isClosed) = contents.withLock { contents -> (Update?, Bool) in
+            let (update, isClosed, stays) = contents.withLock { contents -> (Update?, Bool, Bool) in
+                let (isClosed, stays) = (contents.isClosed, contents.stays)
                 defer { contents.hasUpdate = false }
-                guard contents.hasUpdate || contents.update.exitStatus != exit else { return (nil, contents.isClosed) }
+                guard contents.hasUpdate || contents.update.exitStatus != exit else { return (nil, isClosed, stays) }
                 contents.update.exitStatus = exit
                 defer { (contents.update.changed, contents.update.released) = ([:], []) }
                 contents.passed = contents.latest
-                return (contents.update, contents.isClosed)
+                return (contents.update, isClosed, stays)
             }
             if isClosed { return nil }
             if let update { return update }
             isAtRest.store(true, ordering: .releasing)
-            guard arrival.wait(until: deadline) else { return nil }
+            guard arrival.wait(until: stays ? nil : deadline) else { return nil }
             isAtRest.store(false, ordering: .releasing)
         }
     }

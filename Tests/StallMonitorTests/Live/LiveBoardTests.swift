@@ -1,6 +1,7 @@
 import Glibc
 import RunLoopKit
 import StallDetection
+import StallReading
 import StallReports
 import Synchronization
 import TestSupport
@@ -147,7 +148,10 @@ struct LiveBoardTests {
         }
     }
 
-    @Test("The record outlives a stop that had no time left for a stall's report", arguments: [true, false])
+    @Test(
+        "The record outlives a stop that had no time left for a stall's report, and tells how the process ended then",
+        arguments: [true, false]
+    )
     func stop(hasTime: Bool) throws {
         let directory = TemporaryDirectory(inMemory: true)
         func hasRecord() throws -> Bool {
@@ -155,7 +159,7 @@ struct LiveBoardTests {
         }
         let parts = EngineParts(StallMonitor.Configuration(directory: directory.path))
         let reporter = try MonitorThread(name: "stall-reporter") { Reporter(parts) { _ in }.run() }
-        parts.startRecording()
+        parts.startRecording(patience: .milliseconds(1))
         try waitUntil(hasRecord)
         let stall = stall(1)
         parts.live.begin(stall)
@@ -165,6 +169,13 @@ struct LiveBoardTests {
         if !hasTime { waitUntil { parts.writer.status.unmade > 0 } }
         parts.end(reporter, within: .seconds(60))
         #expect(try hasRecord() != hasTime)
+        guard !hasTime else { return }
+        // The recorder has no news for longer than that, and there is no watchdog that would start it for an exit.
+        usleep(50_000)
+        parts.live.noteExit(3)
+        let reader = ReportReader(path: directory.path)
+        try waitUntil { try reader.liveProcesses().processes.first?.record.status.exitStatus == 3 }
+        parts.live.close()
     }
 
     @Test("A stall is kept for the record until its finished report is on the disk", arguments: [true, false])
