@@ -44,6 +44,11 @@ final class LoopRegistrar: LoopDiscovery {
         return { [self] in _ = state.withLock { $0.listeners.remove(number) } }
     }
 
+    /// Whether a monitor watches the main thread's loop.
+    var isMainWatched: Bool {
+        state.withLock { $0.loops }.contains { $0.thread?.id == getpid() && $0.heartbeat.isWatched }
+    }
+
     private static let notCalled = """
         This program's calls of epoll_wait(2) and poll(2) do not reach StallMonitorLoops: something else in the program defines them, for \
         example a sanitizer, or StallMonitorLoops was loaded with dlopen(3). Link StallMonitorLoops into the program itself; beside a \

@@ -1,3 +1,4 @@
+import CLoopHooks
 public import Dispatch
 import Glibc
 import RunLoopKit
@@ -74,4 +75,15 @@ extension WatchSelection {
 
     /// The loops of ``WatchSelection/everyLoop``, which include the main loop, and the task pool.
     public static var everything: WatchSelection { [.everyLoop, .taskPool] }
+}
+
+extension StallMonitor {
+    /// Whether the main thread's loop, if it waits in epoll or poll, is still to be watched by a monitor: this one, which watches all loops, or
+    /// an earlier one. The loop has to wait twice, and a thread of the monitor has to run after that. False if no loops can be found.
+    package var isYetToWatchMain: Bool {
+        guard loop_hooks_are_called() else { return false }
+        let isWatched = LoopRegistrar.current.isMainWatched
+        // After that: a watch begins under the lock that this takes. So once this is false, it has begun.
+        return isRunning && !isWatched
+    }
 }

@@ -15,6 +15,8 @@ package final class TestMonitor: Sendable {
     /// that the test is not judged, and a line on standard error says so. To read the names of a large program
     /// for the first time takes a busy machine more than ten seconds.
     private static let patience = 60
+    /// For how many seconds the first test waits until the main thread's loop is watched.
+    private static let patienceForLoop = 10
 
     private let ledger: TestLedger
     private let directory: String
@@ -38,6 +40,20 @@ package final class TestMonitor: Sendable {
         MainActorJobs.countEach()
         // Completes the run record.
         atexit { TestMonitor.shared.monitor.stop() }
+    }
+
+    /// Waits until the main thread's loop, which is the calling thread's, is watched. What stalls it before that is not seen. Returns at once if
+    /// it cannot be watched.
+    ///
+    /// - Parameter rest: Lets the loop rest for a moment: it is found by its rests.
+    package func awaitMainLoop(resting rest: () -> Void) {
+        let end = ContinuousClock.now + .seconds(Self.patienceForLoop)
+        while monitor.isYetToWatchMain {
+            guard ContinuousClock.now < end else {
+                return Self.say("The main thread's loop is not watched. In the first tests its stalls may be missed.")
+            }
+            rest()
+        }
     }
 
     package func begin(_ place: TestPlace, limit: Duration) -> Int {

@@ -21,15 +21,15 @@ open class StallFreeTestCase: XCTestCase {
 
     /// Runs the test and judges the stalls of that time. Called by XCTest.
     open override func invokeTest() {
-        Self.restOnce
+        Self.watchOnce
         Self.rest()
         let number = TestMonitor.shared.begin(TestPlace(name: methodName + "()", file: nil), limit: stallLimit)
         super.invokeTest()
         for verdict in TestMonitor.shared.finish(number, resting: Self.rest) { record(verdict) }
     }
 
-    /// The monitor knows the main thread's loop from its second rest on.
-    private static let restOnce: Void = rest()
+    /// Before the first test: its own stall is to be seen, too.
+    private static let watchOnce: Void = TestMonitor.shared.awaitMainLoop(resting: rest)
 
     /// Lets the main thread's loop rest, so that a stall of this test neither begins in the one before nor lasts beyond its end.
     private static func rest() {

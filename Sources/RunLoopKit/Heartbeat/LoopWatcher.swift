@@ -26,6 +26,9 @@ extension LoopHeartbeat {
         }
     }
 
+    /// Whether a watcher is attached. Any thread; wait-free.
+    package var isWatched: Bool { requests.load(ordering: .acquiring) & Request.watched != 0 }
+
     /// Removes the watcher and its requests. It is never called again after this method returns. Any thread, but not from
     /// inside ``LoopWatcher/loopDidLeaveRest()``.
     public func detach() {

@@ -40,9 +40,9 @@ final class JudgedCaseTests: XCTestCase {
         let rest = { _ = RunLoop.current.run(mode: .default, before: Date(timeIntervalSinceNow: 0.001)) }
         let monitor = TestMonitor.shared
         var verdicts: [StallVerdict] = []
-        // The monitor knows the main thread's loop from its second rest on, as soon as a thread of its own has run; and it may answer too late.
+        monitor.awaitMainLoop(resting: rest)
+        // The monitor may answer too late.
         for _ in 0..<5 where verdicts.isEmpty {
-            rest()
             rest()
             let number = monitor.begin(TestPlace(name: "work()", file: nil), limit: .milliseconds(100))
             usleep(400_000)
