@@ -85,17 +85,16 @@ public struct StallMonitorService: Service {
 
     /// Runs until the group shuts down or the task is cancelled, then ends the monitor. Called by the service group, once.
     public func run() async {
-        await withTaskGroup(of: Void.self) { group in
-            if let source { group.addTask { await follow(source) } }
-            await cancelWhenGracefulShutdown {
-                while !Task.isCancelled {
-                    metrics?.update(from: monitor)
-                    // Without metrics there is nothing to do until the end.
-                    try? await Task.sleep(for: metrics == nil ? .seconds(86_400) : interval)
-                }
+        // Not a child task, for whose end this would wait: a read of the file does not return while a disk does not answer.
+        let following = source.map { source in Task { await follow(source) } }
+        await cancelWhenGracefulShutdown {
+            while !Task.isCancelled {
+                metrics?.update(from: monitor)
+                // Without metrics there is nothing to do until the end.
+                try? await Task.sleep(for: metrics == nil ? .seconds(86_400) : interval)
             }
-            group.cancelAll()
         }
+        following?.cancel()
         await stop()
         // The final figures, including the reports that were lost at the end.
         metrics?.update(from: monitor)

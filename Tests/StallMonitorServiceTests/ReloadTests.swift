@@ -248,4 +248,30 @@ struct ReloadTests {
             #expect(keys(try await self.line(after: 1)) == "ticks")
         }
     }
+
+    @Test("The service ends while a reading of its file does not return, as on a disk that does not answer")
+    func deadDisk() async throws {
+        defer { try? FileManager.default.removeItem(at: directory) }
+        try write("  ticks: 3\n")
+        let readings = Atomic(0)
+        let disk = DispatchSemaphore(value: 0)
+        let customize: @Sendable (inout StallMonitor.Configuration) -> Void = { _ in
+            // The first reading is the initializer's, the second one that of the running service.
+            if readings.wrappingAdd(1, ordering: .relaxed).newValue == 2 { disk.wait() }
+        }
+        let service = try await StallMonitorService(
+            file: file.path,
+            watching: .loops([]),
+            logger: logger,
+            customize: customize
+        )
+        let run = Task { await service.run() }
+        let deadline = ContinuousClock.now + .seconds(60)
+        while readings.load(ordering: .relaxed) < 2 { try await Task.sleep(for: .milliseconds(5)) }
+        run.cancel()
+        while service.monitor.isRunning, ContinuousClock.now < deadline { try await Task.sleep(for: .milliseconds(5)) }
+        #expect(!service.monitor.isRunning)
+        disk.signal()
+        await run.value
+    }
 }
