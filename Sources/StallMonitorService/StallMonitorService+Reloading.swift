@@ -1,4 +1,5 @@
 public import Configuration
+import Dispatch
 public import Logging
 import ServiceLifecycle
 public import StallMonitor
@@ -230,6 +231,19 @@ struct ConfigurationSource: Sendable {
         let level = try draft.level() ?? .info
         customize(&configuration)
         return (configuration, level)
+    }
+}
+
+/// Threads outside the task pool, for tasks that read the configuration's file: on a disk that does not answer they would hold as many workers of
+/// the pool for as long as that lasts. That is the whole pool of a server with two processors.
+final class FileReaders: TaskExecutor {
+    static let shared = FileReaders()
+
+    private let queue = DispatchQueue(label: "stall-monitor.configuration", attributes: .concurrent)
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        queue.async { unsafe job.runSynchronously(on: self.asUnownedTaskExecutor()) }
     }
 }
 

@@ -86,7 +86,7 @@ public struct StallMonitorService: Service {
     /// Runs until the group shuts down or the task is cancelled, then ends the monitor. Called by the service group, once.
     public func run() async {
         // Not a child task, for whose end this would wait: a read of the file does not return while a disk does not answer.
-        let following = source.map { source in Task { await follow(source) } }
+        let following = source.map { source in Task(executorPreference: FileReaders.shared) { await follow(source) } }
         await cancelWhenGracefulShutdown {
             while !Task.isCancelled {
                 metrics?.update(from: monitor)

@@ -274,4 +274,23 @@ struct ReloadTests {
         disk.signal()
         await run.value
     }
+
+    @Test("While the service runs, its file is read outside the task pool: a disk that does not answer holds no worker")
+    func outsideThePool() async throws {
+        try write("  ticks: 3\n")
+        let readings = Atomic(0)
+        let outside = Atomic(0)
+        let count: @Sendable (inout StallMonitor.Configuration) -> Void = { _ in
+            let isOutside = unsafe withUnsafeCurrentTask { unsafe $0?.unownedTaskExecutor != nil }
+            outside.wrappingAdd(isOutside ? 1 : 0, ordering: .sequentiallyConsistent)
+            readings.wrappingAdd(1, ordering: .sequentiallyConsistent)
+        }
+        try await running(customize: count) { _ in
+            try write("  ticks: 9\n")
+            #expect(keys(try await line(after: 0)) == "ticks")
+        }
+        // The first reading is the initializer's, in the task of its caller.
+        let all = readings.load(ordering: .sequentiallyConsistent)
+        #expect(all > 1 && outside.load(ordering: .sequentiallyConsistent) >= all - 1)
+    }
 }
