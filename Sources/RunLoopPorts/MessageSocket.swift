@@ -66,10 +66,15 @@ extension MessageSocket {
         let (ours, theirs) = try MessageSocket.pair()
         // Both ends were made here: only the messages can identify the process that got the other end.
         run_loop_message_tell_senders(ours.descriptor)
-        // The receiver may answer at once, so our end exists before the message is sent. If sending fails, our end sees the
-        // other end close, and is dropped.
-        try port.receiver.adopt(ours)
-        try send(message, kind, number, message.descriptors + [theirs.descriptor], timeout, destination)
+        // The receiver may answer at once, so our end exists before the message is sent.
+        let connection = try port.receiver.adopt(ours)
+        do throws(RunLoopError) {
+            try send(message, kind, number, message.descriptors + [theirs.descriptor], timeout, destination)
+        } catch {
+            // Its loop would see the other end close, too, but may not run for a long time: each attempt would keep a descriptor.
+            port.receiver.forget(connection)
+            throw error
+        }
     }
 
     private func send(

@@ -184,8 +184,11 @@ extension PortReceiver {
     }
 
     /// Takes ownership of a connection. Throws `portInvalid` or `outOfResources`.
-    func adopt(_ socket: MessageSocket) throws(RunLoopError) {
-        try insert(Connection(socket: socket, peer: socket.peer))
+    @discardableResult
+    func adopt(_ socket: MessageSocket) throws(RunLoopError) -> Connection {
+        let connection = Connection(socket: socket, peer: socket.peer)
+        try insert(connection)
+        return connection
     }
 
     func insert(_ connection: Connection) throws(RunLoopError) {

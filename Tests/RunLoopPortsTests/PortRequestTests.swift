@@ -165,6 +165,19 @@ struct PortRequestTests {
         }
     }
 
+    @Test("R54, R56: a message that is not sent leaves no connection to its reply port, also if that is on no loop")
+    func unsentReplyPort() throws {
+        let (receiver, replies) = (LocalPort { _ in }, LocalPort { _ in })
+        let remote = try RemotePort(to: receiver)
+        let message = PortMessage(components: [[UInt8](repeating: 1, count: 60_000)])
+        var sent = 0
+        while failure({ try remote.send(message, timeout: .zero) }) == nil, sent < 1000 { sent += 1 }
+        for _ in 0..<10 {
+            #expect(failure { try remote.send(PortMessage(replyPort: replies), timeout: .zero) } == .sendTimeout)
+        }
+        #expect(replies.connectionCount == 0)
+    }
+
     @Test("R56, R57: a sender that waits for room continues when the receiver reads; nothing is lost or reordered")
     func backpressure() async throws {
         let ids = Box<[Int32]>([])
