@@ -140,6 +140,22 @@ extension PortReceiver.State {
         tell(place)
     }
 
+    /// Adds the source of a new connection to all modes of the port. A loop that is just ending refuses it, and another one may serve it.
+    fileprivate func watch(_ source: DescriptorSource) throws(RunLoopError) {
+        var refusal: RunLoopError?
+        var isWatched = false
+        for presence in presences {
+            do throws(RunLoopError) {
+                try presence.loop.add(source, to: presence.mode)
+                isWatched = true
+            } catch {
+                guard error.code == .loopEnded else { throw error }
+                refusal = error
+            }
+        }
+        if let refusal, !isWatched { throw refusal }
+    }
+
     fileprivate mutating func leave(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode, _ place: PortPlace) {
         if let index = self.index(of: loop, mode) {
             presences.remove(at: index).retry?.invalidate()
@@ -183,7 +199,7 @@ extension PortReceiver {
         }
     }
 
-    /// Takes ownership of a connection. Throws `portInvalid` or `outOfResources`.
+    /// Takes ownership of a connection. Throws `portInvalid` or `outOfResources`, or `loopEnded` if no loop of the port accepts it any more.
     @discardableResult
     func adopt(_ socket: MessageSocket) throws(RunLoopError) -> Connection {
         let connection = Connection(socket: socket, peer: socket.peer)
@@ -197,7 +213,7 @@ extension PortReceiver {
         try state.withLock { state throws(RunLoopError) in
             guard state.callbacks != nil else { throw RunLoopError(.portInvalid) }
             do throws(RunLoopError) {
-                for presence in state.presences { try presence.loop.add(source, to: presence.mode) }
+                try state.watch(source)
             } catch {
                 source.invalidate()
                 throw error

@@ -38,7 +38,7 @@ public final class RemotePort: Sendable {
 
     /// Connects to a port of this process, which may have no name.
     ///
-    /// - Throws: `portInvalid`, `outOfResources`.
+    /// - Throws: `portInvalid`, `outOfResources`; `loopEnded` if the port is only on loops that are just ending, or are a forked child's parent's.
     public convenience init(
         to port: LocalPort,
         onInvalidation: (@Sendable (RemotePort) -> Void)? = nil
@@ -85,7 +85,7 @@ public final class RemotePort: Sendable {
     ///
     /// - Parameter timeout: How long the caller blocks if the receiver's queue is full; zero tries once; nil for no limit.
     /// - Throws: `sendTimeout`, `portInvalid`, `portBecameInvalid`, `transportError` (R56); `messageTooLarge`,
-    ///   `tooManyDescriptors` (R57); with a reply port, `outOfResources`.
+    ///   `tooManyDescriptors` (R57); with a reply port, `outOfResources` and `loopEnded`.
     public func send(_ message: PortMessage, timeout: Duration? = .seconds(1)) throws(RunLoopError) {
         try channel.send(message, kind: .message, timeout: timeout)
     }

@@ -258,6 +258,25 @@ struct PortTests {
         }
     }
 
+    @Test("R2, R54: while one of a port's loops ends, the others get its new connections")
+    func endingLoop() async throws {
+        let count = Counter()
+        let port = LocalPort { _ in count.increment() }
+        let remote = Box<RemotePort?>(nil)
+        try await onLoop { loop in
+            try loop.add(port)
+            TestThread {
+                // Called when the thread's loop accepts nothing more, and the port is still in a later mode of it.
+                let last = EventSource(onCancel: { _, _ in remote.value = try? RemotePort(to: port) }) { _ in }
+                EventRunLoop.current.add(last)
+                try? EventRunLoop.current.add(port, to: "later")
+            }.join()
+            try #require(remote.value).send(PortMessage())
+            loop.run { count.value == 1 }
+        }
+        port.invalidate()
+    }
+
     @Test("R54: unreferenced objects are released: the port with its loop, its connections and its name")
     func nothingLeaks() async throws {
         let directory = TestDirectory()
