@@ -121,6 +121,9 @@ struct FaultTests {
         #expect(seen == ["refused: true", "unwatched, served: true", "sleeps again: true", "watched"])
     }
 
+    @Test("R18, R58: a mode without a set serves the main queue also in runs that only poll")
+    func mainQueuePolled() throws { #expect(try scenario("main-queue-polled") == ["polled, served: 1"]) }
+
     @Test("R34: a source that the kernel refuses is added nowhere; one that a new set cannot take yet is not lost")
     func sourceUnwatched() throws {
         let lines = ["refused: true", "readable: true", "handledSource", "timedOut", "valid: true"]

@@ -193,7 +193,11 @@ extension EventRunLoop {
     ///
     /// - Parameter wait: What the thread waits for in a run that waits for something else than events.
     private func harvest(_ mode: LoopMode, for timeout: Duration?, awaiting wait: PortWait? = nil) {
-        guard prepareToWait(in: mode) else { return }
+        guard prepareToWait(in: mode) else {
+            // A run that only polls does not come to `sleepWithoutDescriptors`, which does the same.
+            if servesMainQueue(in: mode) { mainQueue.checkUnwatched() }
+            return
+        }
         let isBlind = missesMainQueue(mode)
         defer { if isBlind { mainQueue.checkUnwatched() } }
         mode.poller.wait(

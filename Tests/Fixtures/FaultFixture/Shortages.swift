@@ -110,6 +110,19 @@ func mainQueueUnwatched() {
     thread.join()
 }
 
+/// The main queue has work, and a common mode gets no set of its own. A run of the mode that only polls serves the queue anyway.
+func mainQueuePolled() {
+    let loop = EventRunLoop.main
+    loop.addCommonMode("other")
+    // In this mode's set, the main queue's eventfd is watched.
+    loop.run(for: .zero)
+    faults_inject(faults_epoll_create, ENFILE, -1)
+    let served = Counter()
+    DispatchQueue.main.async { served.increment() }
+    for _ in 0..<10 { loop.run(mode: "other", for: .zero) }
+    say("polled, served: \(served.value)")
+}
+
 /// A source that the kernel rejects is rejected completely; a source that it accepted before is kept in a new set.
 func sourceUnwatched() {
     let loop = EventRunLoop.current
