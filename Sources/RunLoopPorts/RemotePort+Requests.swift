@@ -7,8 +7,9 @@ extension RemotePort {
     /// continue (R56).
     ///
     /// There is exactly one outcome: the reply, or one of the errors. Stopping the loop does not end the wait; the stop is passed
-    /// on to the outer run afterwards. Requests may be nested, and several threads may make them at once. If the port is removed from
-    /// the mode meanwhile, no reply can come: that is a `receiveTimeout`, at once if nothing else is in the mode.
+    /// on to the outer run afterwards, and a stop of the mode to the next outer run of that mode. Requests may be nested, and several threads may
+    /// make them at once. If the port is removed from the mode meanwhile, no reply can come: that is a `receiveTimeout`, at once if nothing else
+    /// is in the mode.
     ///
     /// - Parameters:
     ///   - sendTimeout: How long the caller and its loop block if the receiver's queue is full; nil for no limit.
@@ -55,18 +56,16 @@ extension RemotePort {
     ) -> RemoteChannel.Outcome {
         let deadline = MonotonicInstant.after(timeout)
         var left = timeout
-        var wasStopped = false
-        defer { if wasStopped { loop.stop() } }
+        defer { waiter.completion.passOnStops(to: loop, mode) }
         while true {
             if let outcome = waiter.outcome { return outcome }
             switch loop.run(mode: mode, for: left, returnAfterSourceHandled: false, until: waiter.completion) {
-            case .stopped: wasStopped = true
             // The source has left the mode: the port is being closed, or another caller has removed it.
             case .finished, .timedOut:
                 if channel.leave(number) != nil { return .failure(RunLoopError(.receiveTimeout)) }
                 // Another thread has the outcome and is about to deliver it.
                 waiter.waitUntilFinished()
-            case .handledSource: break
+            case .stopped, .handledSource: break
             }
             left = deadline == .distantFuture ? nil : MonotonicInstant.now.duration(to: deadline)
         }

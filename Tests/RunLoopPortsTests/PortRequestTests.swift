@@ -285,6 +285,38 @@ struct PortRequestTests {
         }
     }
 
+    @Test("R17, R56: a stop of the mode in which a reply is awaited ends neither the wait nor a run of another mode")
+    func stopOfModeIsPassedOn() async throws {
+        let held = Box<ReceivedMessage?>(nil)
+        let server = Server { held.value = $0 }
+        try await onLoop { loop in
+            let remote = try RemotePort(to: server.port)
+            let trace = Trace()
+            loop.perform(in: "reply") {
+                waitUntil { held.value != nil }
+                loop.stop(mode: "reply")
+                loop.add(
+                    EventTimer(after: .milliseconds(5)) { _ in try? held.value?.reply(PortMessage()) },
+                    to: "reply"
+                )
+            }
+            loop.perform {
+                trace.note("\(failure { _ = try remote.request(PortMessage(), mode: "reply") } == nil)")
+                // The second block is for the next turn: at the end of this one a stop of the run would be seen.
+                loop.perform {
+                    loop.perform {
+                        trace.note("goes on")
+                        loop.stop()
+                    }
+                }
+            }
+            occupy(loop)
+            #expect(loop.run(for: .seconds(60)) == .stopped)
+            #expect(trace.all == ["true", "goes on"])
+            server.end()
+        }
+    }
+
     @Test("R56: a request inside another's wait gets its own reply, and so does the outer one, in any order")
     func nested() async throws {
         let held = Box<[ReceivedMessage]>([])

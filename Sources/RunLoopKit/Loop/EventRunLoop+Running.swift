@@ -88,6 +88,7 @@ extension EventRunLoop {
         // The run's time begins here: the time that the entry observers take does not count.
         if let timeout { activation.deadline = .now.advanced(by: timeout) }
         let result = takeTurns(&activation)
+        if result == .stopped { noteStops(of: activation) }
         notify(.exit, in: activation.mode)
         let passesOn = restore(outerStops, to: stopRequests, after: result)
         _ = restore(outerModeStops, to: activation.mode.stopRequests, after: result)
@@ -159,6 +160,13 @@ extension EventRunLoop {
 
     private func isStopped(_ mode: LoopMode) -> Bool {
         stopRequests.load(ordering: .acquiring) != 0 || mode.stopRequests.load(ordering: .acquiring) != 0
+    }
+
+    private func noteStops(of activation: Activation) {
+        activation.completion?.noteStops(
+            ofLoop: stopRequests.load(ordering: .acquiring) != 0,
+            ofMode: activation.mode.stopRequests.load(ordering: .acquiring) != 0
+        )
     }
 
     private func hasTimedOut(_ activation: Activation) -> Bool {

@@ -91,6 +91,21 @@ package final class RunCompletion: Sendable {
     package var isSet: Bool { flag.load(ordering: .acquiring) }
 
     package func set() { flag.store(true, ordering: .releasing) }
+
+    // What has stopped runs with this condition. The loop's thread; relaxed.
+    private let loopWasStopped = Atomic<Bool>(false)
+    private let modeWasStopped = Atomic<Bool>(false)
+
+    func noteStops(ofLoop loop: Bool, ofMode mode: Bool) {
+        if loop { loopWasStopped.store(true, ordering: .relaxed) }
+        if mode { modeWasStopped.store(true, ordering: .relaxed) }
+    }
+
+    /// Stops what was stopped once more, for the outer runs: for a caller that has run the mode again after its runs were stopped. The loop's thread.
+    package func passOnStops(to loop: EventRunLoop, _ mode: EventRunLoop.Mode) {
+        if loopWasStopped.load(ordering: .relaxed) { loop.stop() }
+        if modeWasStopped.load(ordering: .relaxed) { loop.stop(mode: mode) }
+    }
 }
 
 extension PortPlace {
