@@ -167,6 +167,29 @@ struct WorkerThreadTests {
         #expect(trace.all == ["still there", "stopped", "stopped"])
     }
 
+    @Test("R23: a stop of a worker ends all runs of common modes, also if one is nested in another of the same mode")
+    func nestedInCommonMode() async throws {
+        let worker = try WorkerThread(name: "nested")
+        let trace = Trace()
+        await onLoopThread { _ in
+            worker.loop.addCommonMode("other")
+            let depth = Counter()
+            for _ in 0..<2 {
+                worker.loop.performAsSource {
+                    let loop = EventRunLoop.current
+                    let source = occupy(loop, "other")
+                    depth.increment()
+                    trace.note("\(loop.run(mode: "other"))")
+                    source.invalidate()
+                }
+            }
+            waitUntil { depth.value == 2 && worker.loop.isWaiting }
+            worker.stop()
+            #expect(worker.join(timeout: .seconds(60)))
+        }
+        #expect(trace.all == ["stopped", "stopped"])
+    }
+
     @Test(
         "A worker leaves the process's signals to other threads, except SIGPROF, SIGURG and those a thread causes itself"
     )

@@ -134,7 +134,7 @@ private final class WorkerLife: Sendable {
     func live() {
         let loop = EventRunLoop.current
         loop.add(stopper)
-        loop.add(observer(signalling: stopper), to: .common)
+        loop.addEverywhere(observer(signalling: stopper))
         self.loop.withLock { $0 = loop }
         started.open()
         while !isRequested(Request.stop) { loop.run() }
@@ -144,10 +144,13 @@ private final class WorkerLife: Sendable {
         self.loop.withLock { $0 = nil }
     }
 
-    /// A nested run may have consumed the signal that was also meant for the outer runs.
+    /// A nested run may have consumed the signal that was also meant for the outer runs. Those of other modes than the default one do not have the
+    /// stopper.
     private func observer(signalling stopper: EventSource) -> LoopObserver {
         LoopObserver(activities: .exit) { [weak self] _, _ in
-            if self?.isRequested(Request.stop) == true { stopper.signal() }
+            guard self?.isRequested(Request.stop) == true else { return }
+            stopper.signal()
+            EventRunLoop.current.perform { EventRunLoop.current.stop() }
         }
     }
 }
