@@ -184,7 +184,7 @@ extension Notation where Value == Int {
         Self(
             form: .integer(option.range),
             text: { (Double($0) / Double(1 << 20)).configurationText },
-            fetch: { try await $0.fetchInt(forKey: $1).map { min(max($0, -1), 1 << 40) << 20 } }
+            fetch: { try await $0.fetchInt(forKey: $1).map { min(max($0, -(1 << 40)), 1 << 40) << 20 } }
         )
     }
 }

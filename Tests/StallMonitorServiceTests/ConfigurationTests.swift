@@ -113,6 +113,7 @@ struct ConfigurationTests {
                 "tickMilliseconds is 1000000000; set it to 1 to 60000"
             ),
             ("limits.megabytes", 0, "limits.megabytes is 0; set it to 1 to 1048576"),
+            ("memory.megabytes", -5, "memory.megabytes is -5; set it to 1 to 1048576"),
             (
                 "limits.megabytes", .init(.int(.max), isSecret: false),
                 "limits.megabytes is 1099511627776; set it to 1 to 1048576"
