@@ -113,6 +113,9 @@ struct RegistryTests {
         loop.add(source)
         loop.add(timer, to: .common)
         loop.perform { Issue.record("a block ran on an ended loop") }
+        loop.perform(in: "block") {}
+        loop.performAsSource(in: ["request"]) {}
+        loop.addCommonMode("common mode")
         loop.wakeUp()
         loop.stop()
         source.signalAndWake()
@@ -122,6 +125,7 @@ struct RegistryTests {
             try loop.add(DescriptorSource(descriptor: 0) { _, _ in })
         }
         #expect(loop.currentMode == nil)
+        #expect(loop.modes == [.default] && loop.commonModes == [.default])
     }
 
     @Test("R3: calls from another thread while the loop's thread ends, and after its end, do no harm")

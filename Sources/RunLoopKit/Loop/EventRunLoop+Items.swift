@@ -57,6 +57,7 @@ extension EventRunLoop {
     public func addCommonMode(_ mode: Mode) {
         guard mode != .common else { return }
         if isOfParent { return LoopWarning.loopOfParent.make() }
+        if table.withLock({ $0.hasEnded }) { return LoopWarning.loopEnded.make() }
         let added: (target: LoopMode, entered: [any LoopItem], isComplete: Bool)? = table.withLock { table in
             let target = table.mode(mode)
             guard !target.isCommon.exchange(true, ordering: .acquiringAndReleasing) else { return nil }

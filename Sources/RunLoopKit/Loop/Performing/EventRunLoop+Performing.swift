@@ -55,6 +55,8 @@ extension EventRunLoop {
     func make(_ modes: BlockQueue.Modes) {
         guard case .named(let names) = modes else { return }
         table.withLock { table in
+            // What names them will be refused.
+            guard !table.hasEnded else { return }
             for mode in names where mode != .common { _ = table.mode(mode) }
         }
     }
