@@ -265,6 +265,24 @@ struct RenderingTests {
         #expect(told.count == 3 && told[1].contains("×3 ") && told[2].contains("×6 "))
     }
 
+    @Test("tail -f: two processes with one fault, and two programs of one watcher, are counted each for itself")
+    func repeatsOfRuns() {
+        var (lines, runs) = (RepeatLines(), [Sample.run(), Sample.run()])
+        for index in 0..<2 { runs[index].id = ULID(rawValue: UInt128(index + 1) << 80) }
+        func told(_ index: Int, _ count: Int, _ services: String?...) -> Int {
+            runs[index].repeated = services.enumerated().map { number, service in
+                let repeats = Sample.repeats(of: .make(), count: number == 0 ? count : 3)
+                var fault = RunRecord.Repeated(fingerprint: Sample.report().fingerprint, repeats: repeats)
+                fault.service = service
+                return fault
+            }
+            return lines.lines(runs[index], culprits: [:]).count
+        }
+        #expect(told(0, 10, nil) == 1 && told(1, 3, nil) == 1)
+        #expect(told(0, 11, nil) == 0 && told(1, 4, nil) == 0 && told(0, 20, nil) == 1)
+        #expect(told(1, 10, "node", "redis") == 2 && told(1, 11, "node", "redis") == 0)
+    }
+
     @Test("stacks: two or more library frames in a row are folded; --full shows all")
     func folding() {
         let stack = Sample.report().stacks[0]

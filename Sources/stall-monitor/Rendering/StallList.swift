@@ -139,7 +139,7 @@ extension StallReport.Repeats {
     }
 }
 
-/// The lines of `tail` about stalls that are only counted. For each fault and loop there is a line at the first stall, and
+/// The lines of `tail` about stalls that are only counted. For each fault and loop of a run there is a line at the first stall, and
 /// another whenever the count has doubled.
 struct RepeatLines {
     private struct Key: Hashable {
@@ -147,18 +147,31 @@ struct RepeatLines {
         let label: String?
         let type: WatchedType?
         let kind: StallKind?
+        let service: String?
     }
 
-    private var shown: [Key: Int] = [:]
+    /// By run: each counts for itself.
+    private var shown: [ULID: [Key: Int]] = [:]
+
+    /// The largest number of runs remembered: `tail -f` may run for months.
+    private static let remembered = 1000
 
     mutating func lines(_ run: RunRecord, culprits: [ULID: String]) -> [StyledText] {
-        (run.repeated ?? []).compactMap { fault -> StyledText? in
+        // The one that began first has probably ended.
+        if shown[run.id] == nil, shown.count >= Self.remembered, let oldest = shown.keys.min() { shown[oldest] = nil }
+        return (run.repeated ?? []).compactMap { fault -> StyledText? in
             let repeats = fault.repeats
-            let key = Key(fingerprint: fault.fingerprint, label: fault.label, type: fault.type, kind: fault.kind)
-            let last = shown[key] ?? 0
+            let key = Key(
+                fingerprint: fault.fingerprint,
+                label: fault.label,
+                type: fault.type,
+                kind: fault.kind,
+                service: fault.service
+            )
+            let last = shown[run.id]?[key] ?? 0
             // A lower count than before means that a report was written and counting started again.
             guard repeats.count / 2 >= last || repeats.count < last, repeats.count > 0 else { return nil }
-            shown[key] = repeats.count
+            shown[run.id, default: [:]][key] = repeats.count
             let culprit = repeats.report.flatMap { culprits[$0] } ?? "\(fault.fingerprint)"
             let name: StyledText = fault.label.map { "\(StyledText($0, .bold, limit: 80))  \(culprit)" } ?? "\(culprit)"
             return """
