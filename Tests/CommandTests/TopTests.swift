@@ -130,6 +130,35 @@ struct TopStateTests {
         }
     }
 
+    @Test("--service chooses a watcher from outside by what it watches, as in lists, and not by its own name")
+    func watcherService() {
+        var run = Sample.run()
+        run.targets = [.init(pid: 42, executable: "/usr/bin/python3")]
+        run.watched = [.init(type: .eventLoop, label: "python3", watchedNs: 1)]
+        run.watched[0].service = "python3"
+        let record = LiveRecord(
+            run: run.id,
+            writer: .init(
+                host: run.host,
+                service: .init(name: "stall-monitor"),
+                process: .init(pid: 4711),
+                startedAt: run.startedAt,
+                monitorVersion: "0.1.0",
+                memory: nil
+            ),
+            status: .init(updatedAt: run.startedAt)
+        )
+        var row = LiveSnapshot.Row(state: .watching, record: record, stalls: [])
+        func isShown(_ service: String) -> Bool {
+            let snapshot = LiveSnapshot(at: Sample.start, processes: [row])
+            return !snapshot.chosen(by: StallSelection(services: [NamePattern(service)])).processes.isEmpty
+        }
+        // The record of a monitor in its own process.
+        #expect(isShown("stall-monitor") && !isShown("python3"))
+        row.watcher = run
+        #expect(isShown("python*") && !isShown("node") && !isShown("stall-monitor"))
+    }
+
     @Test("l shows the latest stalls, and Enter opens one; s sorts them by start, duration and so on")
     func stalls() throws {
         let reports = (1...3).map { number in

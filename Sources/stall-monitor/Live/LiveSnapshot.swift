@@ -22,6 +22,8 @@ struct LiveSnapshot: Codable, Hashable {
         var pools: [RunRecord.Watched]?
         /// The watched programs, if it is a watcher from outside.
         var programs: String?
+        /// Its run record, if it is a watcher from outside, for selections.
+        var watcher: RunRecord?
 
         /// The name of what is watched.
         var service: String? { programs ?? record.writer.service?.name }
@@ -102,7 +104,8 @@ extension LiveSnapshot.Row {
         let run = try? reader.run(record.run)
         let pools = run?.watched.filter { $0.type == .taskPool && $0.turnDurations != nil }
         self.pools = pools?.isEmpty == false ? pools : nil
-        programs = run.flatMap { $0.targets?.isEmpty == false ? $0.watchedService : nil }
+        watcher = run.flatMap { $0.targets?.isEmpty == false ? $0 : nil }
+        programs = watcher?.watchedService
     }
 
     /// Greater ranks are shown first.

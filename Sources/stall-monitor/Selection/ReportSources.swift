@@ -191,6 +191,8 @@ extension LiveSnapshot {
         guard !selection.isEverything else { return self }
         var chosen = self
         chosen.processes = processes.filter { row in
+            // A watcher's own name is not that of what it watches.
+            if let watcher = row.watcher { return selection.includes(processesOf: watcher) }
             let writer = row.record.writer
             return selection.includes(
                 service: writer.service?.name,

@@ -45,12 +45,17 @@ struct StallSelection: Hashable {
     func includes(_ run: RunRecord) -> Bool {
         if let since, run.state != .running, run.updatedAt < since { return false }
         if let until, run.startedAt > until { return false }
-        if run.targets != nil {
-            // What 'watch' found has the name of its process; of what it may yet find, and in older records, that is not known.
-            let isWatched = run.watched.isEmpty || run.watched.contains { includes(serviceOf: $0, in: run) }
-            return isWatched && includes(release: nil, host: run.host.name)
+        return includes(processesOf: run)
+    }
+
+    /// Whether stalls of what a run watches can match, at any time.
+    func includes(processesOf run: RunRecord) -> Bool {
+        guard run.targets != nil else {
+            return includes(service: run.service?.name, release: run.service?.version, host: run.host.name)
         }
-        return includes(service: run.service?.name, release: run.service?.version, host: run.host.name)
+        // What 'watch' found has the name of its process; of what it may yet find, and in older records, that is not known.
+        let isWatched = run.watched.isEmpty || run.watched.contains { includes(serviceOf: $0, in: run) }
+        return isWatched && includes(release: nil, host: run.host.name)
     }
 
     /// Whether stalls of a process can match, at any time.
