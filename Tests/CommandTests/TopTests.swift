@@ -91,39 +91,66 @@ struct TopStateTests {
         #expect(table.lines.allSatisfy { $0.plain.count <= 40 } && table.lines.count > 3, "\(table.lines.map(\.plain))")
     }
 
+    private static func stall(
+        _ report: StallReport,
+        _ state: StallState = .ongoing,
+        processID: Int32? = nil
+    ) -> LiveStall {
+        LiveStall(
+            report: report.id,
+            state: state,
+            rule: report.rule,
+            watched: report.watched,
+            watch: 1,
+            processID: processID,
+            startedAt: report.startedAt,
+            startedMonotonicNs: 1,
+            detectedAt: report.detectedAt,
+            lastSeenAt: report.startedAt,
+            lastSeenMonotonicNs: 2,
+            durationNs: 1,
+            durationMinNs: 1,
+            durationMaxNs: 1
+        )
+    }
+
+    /// The record of the process that wrote the report.
+    private static func record(of report: StallReport) -> LiveRecord {
+        LiveRecord(
+            run: ULID(rawValue: 1),
+            writer: .init(
+                host: report.host,
+                service: report.service,
+                process: .init(pid: 4711),
+                startedAt: report.startedAt,
+                monitorVersion: "0.1.0",
+                memory: nil
+            ),
+            status: .init(updatedAt: report.startedAt)
+        )
+    }
+
+    @Test("a stall that has ended, and whose report does not say so yet, is listed and not counted as ongoing")
+    func endedStalls() {
+        let stalls = [StallState.ongoing, .recovered].map { Self.stall(Sample.report(id: .make()), $0) }
+        var row = LiveSnapshot.Row(state: .stalled, record: Self.record(of: Sample.report()), stalls: [])
+        for (shown, count) in [(stalls, "1"), ([stalls[1]], "0")] {
+            row.stalls = shown.map { .init(live: $0) }
+            let lines = LiveTable(snapshot: LiveSnapshot(at: Sample.start, processes: [row]), width: nil).lines
+                .map { $0.plain.split(separator: " ").map(String.init) }
+            // The title, an empty line, the heading, the process; PID, SERVICE, STATE, ALIVE, LOOPS and STALLS.
+            #expect(lines[0][1] == count && lines[3][5] == count, "\(lines)")
+            #expect(lines.last?.contains("recovered") == true, "\(lines)")
+        }
+    }
+
     @Test("a stall whose watcher has died is abandoned, as in lists; its number is that of the watched process")
     func deadWatcher() {
         let cases: [(Int32?, String, String)] = [(nil, "terminated", "4711"), (42, "abandoned", "42")]
         for (watched, state, number) in cases {
             let report = Sample.report()
-            let stall = LiveStall(
-                report: report.id,
-                rule: report.rule,
-                watched: report.watched,
-                watch: 1,
-                processID: watched,
-                startedAt: report.startedAt,
-                startedMonotonicNs: 1,
-                detectedAt: report.detectedAt,
-                lastSeenAt: report.startedAt,
-                lastSeenMonotonicNs: 2,
-                durationNs: 1,
-                durationMinNs: 1,
-                durationMaxNs: 1
-            )
-            let record = LiveRecord(
-                run: ULID(rawValue: 1),
-                writer: .init(
-                    host: report.host,
-                    service: report.service,
-                    process: .init(pid: 4711),
-                    startedAt: report.startedAt,
-                    monitorVersion: "0.1.0",
-                    memory: nil
-                ),
-                status: .init(updatedAt: report.startedAt)
-            )
-            let row = LiveSnapshot.Row(state: .dead, record: record, stalls: [.init(live: stall)])
+            let stall = Self.stall(report, processID: watched)
+            let row = LiveSnapshot.Row(state: .dead, record: Self.record(of: report), stalls: [.init(live: stall)])
             let table = LiveTable(snapshot: LiveSnapshot(at: Sample.start, processes: [row]), width: nil)
             let words = table.lines.last?.plain.split(separator: " ").map(String.init) ?? []
             #expect(words.contains(state) && words.dropFirst().first == number, "\(words)")
@@ -136,19 +163,9 @@ struct TopStateTests {
         run.targets = [.init(pid: 42, executable: "/usr/bin/python3")]
         run.watched = [.init(type: .eventLoop, label: "python3", watchedNs: 1)]
         run.watched[0].service = "python3"
-        let record = LiveRecord(
-            run: run.id,
-            writer: .init(
-                host: run.host,
-                service: .init(name: "stall-monitor"),
-                process: .init(pid: 4711),
-                startedAt: run.startedAt,
-                monitorVersion: "0.1.0",
-                memory: nil
-            ),
-            status: .init(updatedAt: run.startedAt)
-        )
-        var row = LiveSnapshot.Row(state: .watching, record: record, stalls: [])
+        var writer = Sample.report()
+        writer.service = .init(name: "stall-monitor")
+        var row = LiveSnapshot.Row(state: .watching, record: Self.record(of: writer), stalls: [])
         func isShown(_ service: String) -> Bool {
             let snapshot = LiveSnapshot(at: Sample.start, processes: [row])
             return !snapshot.chosen(by: StallSelection(services: [NamePattern(service)])).processes.isEmpty

@@ -25,6 +25,9 @@ struct LiveSnapshot: Codable, Hashable {
         /// Its run record, if it is a watcher from outside, for selections.
         var watcher: RunRecord?
 
+        /// Those of its stalls that have not ended. The others stay until their reports say so.
+        var ongoing: [Stall] { stalls.filter { $0.live.state == .ongoing } }
+
         /// The name of what is watched.
         var service: String? { programs ?? record.writer.service?.name }
 
@@ -73,7 +76,7 @@ struct LiveSnapshot: Codable, Hashable {
         case .pid: sorted.processes.sort { $0.record.writer.process.pid < $1.record.writer.process.pid }
         case .service:
             sorted.processes.sort { ($0.service ?? "~") < ($1.service ?? "~") }
-        case .stalls: sorted.processes.sort { $0.stalls.count > $1.stalls.count }
+        case .stalls: sorted.processes.sort { $0.ongoing.count > $1.ongoing.count }
         }
         return sorted
     }

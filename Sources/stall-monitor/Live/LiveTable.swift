@@ -21,8 +21,7 @@ struct LiveTable {
     var title: StyledText {
         let living = snapshot.processes.count { $0.state != .dead }
         let dead = snapshot.processes.count - living
-        let stalls = snapshot.processes.filter { $0.state != .dead }.flatMap(\.stalls)
-            .count { $0.live.state == .ongoing }
+        let stalls = snapshot.processes.filter { $0.state != .dead }.map(\.ongoing.count).reduce(0, +)
         let ended = dead > 0 ? ", \(dead) ended" : ""
         return """
             \(snapshot.at.toMilliseconds, .dim)  \(quantity(stalls, "ongoing stall"), .bold), \
@@ -62,7 +61,7 @@ struct LiveTable {
                 row.styledState,
                 row.styledLife,
                 "\(status.watched)",
-                "\(row.stalls.count)\(status.unplaced > 0 ? "+" : "")",
+                "\(row.ongoing.count)\(status.unplaced > 0 ? "+" : "")",
                 StyledText(status.updatedAt.ago(snapshot.at)),
                 StyledText(writer.host.name, limit: 80),
             ])

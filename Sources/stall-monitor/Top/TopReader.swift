@@ -212,7 +212,7 @@ struct TopPage {
             rows.append(("Writing", StyledText("\(waiting) not yet on the disk", .red)))
         }
         let facts = rows.map { "\(StyledText($0, .dim).padded(to: 10))\($1)" as StyledText }
-        let stalls = row.stalls.map { stall in
+        let stalls = row.ongoing.map { stall in
             "  \(stall.live.watched.label)  \(DurationText(nanoseconds: stall.live.durationNs).short)  \(stall.culprit ?? "")"
                 as StyledText
         }
