@@ -84,6 +84,25 @@ struct ExportCommandTests {
         #expect(run.status == 0 && series.count == 1, "\(run.output)")
     }
 
+    @Test("metrics of a run in the chosen time are of the whole run: stalls, turns and watched time belong together")
+    func wholeRuns() throws {
+        var run = Sample.run()
+        run.updatedAt = run.startedAt.advanced(byNanoseconds: 60_000_000_000)
+        (run.stalls, run.watched[0].turns) = (["blocked": 3], 600)
+        try fixture.store.write(run)
+        func export(_ format: String, since second: Int64) throws -> String {
+            let since = "\(run.startedAt.advanced(byNanoseconds: second * 1_000_000_000))"
+            return try CommandRun("export", fixture.path, "--format", format, "--since", since).output
+        }
+        let late = try export("prometheus", since: 45)
+        for (name, value) in [("stalls", "3.0"), ("turns", "600.0"), ("watched_seconds", "60.0")] {
+            let line = late.split(separator: "\n").first { $0.hasPrefix("stall_monitor_\(name)_total{") }
+            #expect(line?.hasSuffix(" \(value)") == true, "\(late)")
+        }
+        #expect(!(try export("prometheus", since: 61)).contains("_total{"))
+        #expect(try export("otlp-metrics", since: 45) == export("otlp-metrics", since: 0))
+    }
+
     @Test("a file gets its name when it is complete, and replaces an existing one")
     func file() throws {
         let file = "\(fixture.root)/stalls.csv"

@@ -50,7 +50,8 @@ struct ExportCommand: ParsableCommand {
         let names = catalogs.faultNames(for: chosen)
         let known = catalogs.runs()
         var failures = catalogs.failures + known.failures
-        let runs = known.runs.compactMap { $0.chosen(by: chosen, names: names) }
+        // Their counts are of the whole run, and so is the watched time beside them.
+        let runs = known.runs.filter { chosen.includes($0) }.compactMap { $0.chosen(by: chosen.atAnyTime) }
         let sink = try ExportSink(path: output.file, isDiscardedAtExit: true)
         var exporter = format.makeExporter()
         var count = 0

@@ -31,6 +31,13 @@ struct StallSelection: Hashable {
     /// Whether it selects all stalls.
     var isEverything: Bool { self == .everything }
 
+    /// The same without a time.
+    var atAnyTime: StallSelection {
+        var selection = self
+        (selection.since, selection.until, selection.beginning) = (nil, nil, nil)
+        return selection
+    }
+
     /// - Parameter names: Aliases of faults. Without them only the stall's own aliases are used.
     func includes(_ stall: StallOutline, names: FaultNames? = nil) -> Bool {
         includesFigures(stall) && includes(service: stall.service, release: stall.release, host: stall.host)
