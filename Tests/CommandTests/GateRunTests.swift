@@ -203,6 +203,42 @@ struct GateRunTests {
         #expect(try String(contentsOfFile: zombies, encoding: .utf8).isEmpty)
     }
 
+    @Test("--tighten takes nothing over from a command that failed; if it cannot write, the verdict is shown anyway")
+    func tighten() throws {
+        let (healthy, better) = (try ReportsFixture(), try ReportsFixture())
+        for fixture in [healthy, better] {
+            var run = Sample.run()
+            run.id = .make()
+            try fixture.store.write(run)
+            for _ in 0..<(fixture === healthy ? 40 : 0) {
+                var report = Sample.report(id: .make())
+                (report.run, report.suppressed) = (run.id, 0)
+                try fixture.store.write(report)
+            }
+        }
+        let file = fixture.root + "/baseline.json"
+        #expect(try CommandRun("gate", "baseline", "record", healthy.path, "-o", file).status == 0)
+        let before = try String(contentsOfFile: file, encoding: .utf8)
+        func tighten(_ file: String, status: Int, _ options: String...) throws -> CommandRun {
+            // Its monitor has left these reports.
+            let script = "cp -R '\(better.path)' \"$STALL_MONITOR_DIRECTORY\"; exit \(status)"
+            return try gate(["--baseline", file, "--tighten"] + options + ["--", "/bin/sh", "-c", script])
+        }
+        let failed = try tighten(file, status: 7)
+        #expect(failed.status == 7 && failed.errors.hasPrefix("within budget: 0 stalls"), "\(failed.errors)")
+        #expect(try String(contentsOfFile: file, encoding: .utf8) == before)
+        // No file beside it can have a longer name.
+        let (full, junit) = (fixture.root + "/" + String(repeating: "b", count: 250), fixture.root + "/gate.xml")
+        try before.write(toFile: full, atomically: false, encoding: .utf8)
+        let unwritten = try tighten(full, status: 0, "--junit", junit)
+        #expect(unwritten.status == 1 && unwritten.errors.hasPrefix("within budget: "), "\(unwritten.errors)")
+        #expect(unwritten.errors.contains("cannot write \(full)"), "\(unwritten.errors)")
+        #expect(FileManager.default.fileExists(atPath: junit))
+        let well = try tighten(file, status: 0)
+        #expect(well.status == 0 && well.errors.contains("tightened \(file)"), "\(well.errors)")
+        #expect(try String(contentsOfFile: file, encoding: .utf8) != before)
+    }
+
     @Test("several runs: recording a baseline, an unchanged result, and a proven regression")
     func baseline() throws {
         let (kept, file) = (fixture.root + "/kept", fixture.root + "/baseline.json")

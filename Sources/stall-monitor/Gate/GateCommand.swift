@@ -116,7 +116,7 @@ struct GateJudgeCommand: ParsableCommand {
                 // An unreadable directory is a verdict too: cannot judge.
                 Gate.judge(overview, by: try options.budget.read())
             }
-        let files = options.writeFiles(result)
+        let files = options.writeFiles(result, tighteningBy: chosen.map { [$0] })
         try Output.write(options.text(of: result, width: Terminal.current().width))
         if let chosen, let most, chosen.countedOnly != most.countedOnly {
             let (part, all) = (chosen.countedOnly, most.countedOnly)

@@ -95,7 +95,9 @@ struct GateRunCommand: ParsableCommand {
             status = ending.status
             overviews.append(try run.overview())
         }
-        try conclude(try options.judge(overviews), status, folder)
+        let result = try options.judge(overviews)
+        let files = options.writeFiles(result, tighteningBy: status == 0 ? overviews : nil)
+        try conclude(result, files, status, folder)
     }
 
     /// Starts the next run. If the command cannot be started, its empty folder is useless.
@@ -110,8 +112,12 @@ struct GateRunCommand: ParsableCommand {
         }
     }
 
-    private func conclude(_ result: GateResult, _ status: Int32, _ folder: RunFolder) throws {
-        let files = options.writeFiles(result)
+    private func conclude(
+        _ result: GateResult,
+        _ files: Result<Void, any Error>,
+        _ status: Int32,
+        _ folder: RunFolder
+    ) throws {
         let text = try options.text(of: result, width: Terminal.current(STDERR_FILENO).width)
         if options.format == .text { Output.error(text) } else { try Output.write(text) }
         if keep == nil, result.verdict == .within, status == 0 {

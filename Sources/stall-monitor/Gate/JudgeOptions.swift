@@ -33,7 +33,7 @@ struct JudgeOptions: ParsableArguments {
         if tighten, baseline == nil { throw ValidationError("--tighten needs --baseline") }
     }
 
-    /// Judges the runs, and tightens the baseline if the user wants that.
+    /// Judges the runs.
     ///
     /// - Parameters:
     ///   - overviews: One for each run of a command, or one for a report directory.
@@ -53,14 +53,10 @@ struct JudgeOptions: ParsableArguments {
         let budget = try budget.read(isBaselined: file != nil || other != nil)
         var baseline = file?.baseline ?? other
         if file == nil { baseline?.isOfAnyEnvironment = true }
-        let result =
-            if let whole, overviews.count == 1 {
-                Self.judge(overviews[0], whole, most, budget, baseline, choosing)
-            } else {
-                Gate.judge(repeats: overviews, by: budget, against: baseline)
-            }
-        if tighten, let file, result.verdict == .within { try tighten(file, by: overviews) }
-        return result
+        guard let whole, overviews.count == 1 else {
+            return Gate.judge(repeats: overviews, by: budget, against: baseline)
+        }
+        return Self.judge(overviews[0], whole, most, budget, baseline, choosing)
     }
 
     private static func judge(
@@ -96,14 +92,28 @@ struct JudgeOptions: ParsableArguments {
         return file
     }
 
-    private func tighten(_ file: BaselineFile, by overviews: [ReportReader.Overview]) throws {
-        guard let path = file.path else { return }
-        guard let better = file.baseline.tightened(by: overviews, at: .now()) else { return }
+    private func tighten(by overviews: [ReportReader.Overview]) throws {
+        let environment = Baseline.Environment(of: overviews.flatMap(\.runs))
+        guard let file = try baselineFile(for: environment), let path = file.path,
+            let better = file.baseline.tightened(by: overviews, at: .now())
+        else { return }
         Output.note("tightened \(try BaselineFile.write(better, to: path))")
     }
 
-    /// Writes the requested files. The caller shows the verdict before it reports a failure.
-    func writeFiles(_ result: GateResult) -> Result<Void, any Error> { Result { try outputs.write(result) } }
+    /// Tightens the baseline if the user wants that, and writes the requested files. The caller shows the verdict before it reports a failure.
+    ///
+    /// - Parameter overviews: What was judged. Nil if it must not become the reference, because the command failed: half of the work has half
+    ///   of the stalls.
+    func writeFiles(
+        _ result: GateResult,
+        tighteningBy overviews: [ReportReader.Overview]?
+    ) -> Result<Void, any Error> {
+        let tightened = Result {
+            if tighten, let overviews, result.verdict == .within { try tighten(by: overviews) }
+        }
+        let written = Result { try outputs.write(result) }
+        return tightened.flatMap { written }
+    }
 
     /// What to print.
     ///
