@@ -82,6 +82,25 @@ struct RunsTests {
         #expect(Self.rows(by: .run, StallSelection(since: gap, until: gap)).isEmpty)
     }
 
+    @Test(
+        "counted stalls of which one is known to be long enough are left out, as in a list of faults, however few came in the time"
+    )
+    func unknownLengths() {
+        // Three from the first to the ninth second: one of them in the last half second.
+        let end = Sample.start.advanced(byNanoseconds: 3600 * Self.second)
+        let late = end.advanced(byNanoseconds: 8 * Self.second + Self.second / 2)
+        var overview = Self.overview
+        overview.runs[1].repeated?[0].repeats.firstAt = end.advanced(byNanoseconds: Self.second)
+        overview.runs[1].repeated?[0].repeats.lastAt = end.advanced(byNanoseconds: 9 * Self.second)
+        func stalls(_ selection: StallSelection) -> [Int64] {
+            WatchedTime(overview, selection, by: .run).sorted.map(\.stalls)
+        }
+        #expect(stalls(StallSelection(since: late)) == [1])
+        let long = StallSelection(since: late, minDurationNs: 500_000_000)
+        #expect(stalls(long) == [0])
+        #expect(long.nothingFound(among: 2, overview.runs).hasPrefix("no matching stalls among 2; "))
+    }
+
     @Test("of watch, the service is the process's own name, for each loop and in a run's row")
     func watchedServices() {
         var overview = Self.overview

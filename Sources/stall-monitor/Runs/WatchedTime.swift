@@ -32,16 +32,18 @@ struct WatchedTime {
         services = Dictionary(known) { first, _ in first }
         let names = selection.fingerprints.isEmpty ? nil : FaultNames(overview.stalls)
         let traits = FaultTraits(overview.stalls, for: selection)
-        let chosen = overview.chosen(by: selection)
+        let chosen = overview.chosen(by: selection, counting: .whole)
         for run in chosen.runs {
             add(run)
-            // Counted stalls are left out if nobody can tell whether they match, as in a list of faults.
+            // Counted stalls are left out if nobody can tell whether they match, as in a list of faults. All of them together show that: of
+            // a part of them, the longest's length is a guess.
             for fault in run.repeated ?? []
             where fault.membership(in: selection, names: names, traits: traits) == .wanted {
-                rows[index(of: run, fault.label, fault.type, run.service(of: fault))].add(fault.repeats)
+                let row = index(of: run, fault.label, fault.type, run.service(of: fault))
+                rows[row].add(selection.part(of: fault).repeats)
             }
         }
-        for stall in chosen.stalls { add(stall) }
+        for stall in chosen.stalls { add(selection.part(of: stall)) }
     }
 
     /// Runs in the order of their start; hosts and loops by the blocked share of their time, the greatest first.

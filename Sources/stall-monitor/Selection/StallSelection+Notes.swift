@@ -17,7 +17,7 @@ extension StallSelection {
                 ? "the collector has no such stalls, and no run of a monitor at that time; names must have the same case there"
                 : "no stalls, and no monitor has ever written here; is this the right directory?"
         }
-        let matching = runs.compactMap { $0.chosen(by: self) }
+        let matching = runs.compactMap { $0.chosen(by: self, counting: .whole) }
         let running = matching.filter { $0.state == .running }.map { "\($0.process.pid)" }
         let others = running.count > 4 ? " and \(running.count - 4) more" : ""
         let some = running.prefix(4).joined(separator: ", ") + others
@@ -74,7 +74,7 @@ extension StallSelection {
     /// `, but 37 were only counted: …`. A fault that repeats has one report an hour, which may be older than the chosen time.
     private func countedOnly(_ runs: [RunRecord]) -> String {
         let counted = runs.flatMap { $0.repeated ?? [] }.filter { $0.membership(in: self) == .wanted }
-        let count = counted.map { Int64(clamping: max(0, $0.repeats.count)) }.saturatingSum()
+        let count = counted.map { Int64(clamping: max(0, part(of: $0).repeats.count)) }.saturatingSum()
         return count == 0
             ? "" : ", but \(count) \(count == 1 ? "was" : "were") only counted: 'stall-monitor faults' has them"
     }
