@@ -90,6 +90,29 @@ struct ListAndShowTests {
         #expect(many.last?.contains("v2:0000000000000010 ") == true, "\(many)")
     }
 
+    @Test("list --since: stalls that a listed report counted since an older report are noted, as faults counts them")
+    func countedByReport() throws {
+        let (old, repeats) = (Sample.report(), Sample.repeats(of: Sample.report().id, count: 37))
+        var new = Sample.report(id: .make())
+        new.startedAt = Sample.start.advanced(byNanoseconds: 10_000_000_000)
+        new.endedAt = new.startedAt.advanced(byNanoseconds: 600_000_000)
+        (new.suppressed, new.repeats) = (37, repeats)
+        for report in [old, new] { try fixture.store.write(report) }
+        let all = try CommandRun("list", fixture.path)
+        #expect(all.output.contains("×37 since ") && !all.errors.contains("only counted"), "\(all.errors)")
+        for (since, count) in [("11:06:45", 19), ("11:06:50", nil)] as [(String, Int?)] {
+            let time = ["--since", "2026-11-18T\(since)Z"]
+            let list = try CommandRun(arguments: ["list", fixture.path] + time)
+            #expect(list.output.split(separator: "\n").count == 2, "\(list.output)")
+            let note = count.map { " on main ×\($0) since 2026-11-18T\(since)Z" } ?? "only counted"
+            #expect(list.errors.contains(note) == (count != nil), "\(list.errors)")
+            let faults = try CommandRun(arguments: ["faults", fixture.path, "--format", "json"] + time)
+            let document = try JSONSerialization.jsonObject(with: Data(faults.output.utf8)) as? [String: Any]
+            let fault = (document?["faults"] as? [[String: Any]])?.first
+            #expect(fault?["count"] as? Int == 1 + (count ?? 0), "\(faults.output)")
+        }
+    }
+
     @Test("list: long jobs are noted for the latest three task pools, with their host if there are several")
     func longJobs() throws {
         for index in 1...5 {

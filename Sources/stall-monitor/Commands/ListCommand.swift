@@ -127,14 +127,17 @@ struct ListCommand: ParsableCommand {
         _ names: FaultNames?,
         besides listed: [StallOutline]
     ) {
-        let counted = Set(overview.runs.lazy.flatMap { $0.repeated ?? [] }.compactMap(\.repeats.report))
+        var counted = Set(overview.runs.lazy.flatMap { $0.repeated ?? [] }.compactMap(\.repeats.report))
+        counted.formUnion(listed.lazy.compactMap(\.repeats?.report))
         let ids = Set(listed.lazy.map(\.id).filter { counted.contains($0) })
         let traits = FaultTraits(overview.stalls, for: chosen)
         let runs = overview.runsWithCounted(by: chosen).compactMap {
             $0.chosen(by: chosen, names: names, traits: traits)
         }
+        // With --since, also those that a listed report counted since one that is older than that.
+        let earlier = chosen.since == nil ? [] : listed.compactMap { chosen.part(of: $0).countedBefore }
         // The newest last, as in the list; a run has up to a hundred, the newest first, and a directory has a hundred runs.
-        let faults = runs.flatMap { ($0.repeated ?? []).reversed() }.filter { fault in
+        let faults = (earlier + runs.flatMap { ($0.repeated ?? []).reversed() }).filter { fault in
             fault.repeats.report.map(ids.contains) != true
         }
         let shown = faults.suffix(Self.mostCountedOnly)

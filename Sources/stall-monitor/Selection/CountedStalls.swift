@@ -129,17 +129,25 @@ extension StallSelection {
 
     /// The stalls that a report counted, if it began after the chosen time and some of them did not. Its own stall is not chosen.
     func countedEarlier(by stall: StallOutline) -> RunRecord.Repeated? {
-        guard let until, stall.startedAt > until, let repeats = stall.repeats, repeats.firstAt <= until else {
+        guard let until, stall.startedAt > until, let fault = stall.countedBefore, fault.repeats.firstAt <= until else {
             return nil
         }
+        return fault
+    }
+}
+
+extension StallOutline {
+    /// The stalls that its report counted, as the run record had them before. Nil if there are none.
+    var countedBefore: RunRecord.Repeated? {
+        guard let repeats else { return nil }
         var fault = RunRecord.Repeated(
-            fingerprint: stall.fingerprint,
+            fingerprint: fingerprint,
             repeats: repeats,
-            label: stall.label,
-            type: stall.type,
-            kind: stall.kind
+            label: label,
+            type: type,
+            kind: kind
         )
-        fault.service = stall.service
+        fault.service = service
         return fault
     }
 }
