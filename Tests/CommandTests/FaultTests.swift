@@ -240,6 +240,20 @@ struct FaultsCommandTests {
         #expect(try CommandRun("faults", fixture.root + "/none").status == 1)
     }
 
+    @Test("without any report the time of the trends begins with the first stall that was counted")
+    func countedSpan() throws {
+        var run = Sample.run()
+        let fault = Sample.report().fingerprint
+        run.repeated = [.init(fingerprint: fault, repeats: Sample.repeats(of: .make(), count: 37))]
+        try fixture.store.write(run)
+        let json = try CommandRun("faults", fixture.path, "--format", "json")
+        let document = try JSONSerialization.jsonObject(with: Data(json.output.utf8)) as? [String: Any]
+        let found = (document?["faults"] as? [[String: Any]])?.first
+        let trend = try #require(found?["trend"] as? [String: Any])
+        // They came within eight seconds, long ago.
+        #expect(trend["direction"] as? String == "gone" && (trend["counts"] as? [Int])?.first == 37, "\(json.output)")
+    }
+
     @Test("--verdict and --function count stalls without a report as the gate does: by the reports of their fault")
     func countedOnly() throws {
         var (report, run) = (Sample.report(), Sample.run())

@@ -183,8 +183,9 @@ struct FaultSurvey {
         }
         let byID = Dictionary(chosen.map { ($0.id, $0) }) { first, _ in first }
         var failures = catalogs.failures + unreadable
-        // A report's name contains the time at which its stall began.
-        let start = selection.since ?? catalogs.stalls.first?.timestamp ?? .now()
+        // A report's name contains the time at which its stall began. If there is none, stalls may have been counted.
+        let start =
+            selection.since ?? catalogs.stalls.first?.timestamp ?? counted.map(\.fault.repeats.firstAt).min() ?? .now()
         var tally = FaultTally(span: TimeSpan(start: start, end: selection.until ?? .now()))
         // Without names a stall's fault is known only after all aliases are known, so fingerprints are compared later.
         var loose = selection
