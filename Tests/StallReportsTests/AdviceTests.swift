@@ -105,10 +105,17 @@ struct AdviceTests {
         #expect(Advice.ruleName(for: Case(rule: "regex", verdict: .onCPU, function: function).report) == "regex")
     }
 
-    @Test("a stall that was only starved is not blamed on the code that was running")
-    func starvedInDecoder() {
-        let report = Case(rule: "", verdict: .starved, function: "Foundation.JSONDecoder.decode").report
-        #expect(Advice.ruleName(for: report) == "starved")
+    @Test("a stall that was only starved, or stopped from outside, is not blamed on what the code was at then")
+    func outsideReasons() {
+        for verdict in [Verdict.starved, .paused] {
+            for one in [
+                Case(rule: "", verdict: verdict, function: "Foundation.JSONDecoder.decode"),
+                Case(rule: "", verdict: verdict, call: "fsync"),
+                Case(rule: "", verdict: verdict, function: "Foundation.Process.waitUntilExit() -> ()"),
+            ] {
+                #expect(Advice.ruleName(for: one.report) == verdict.rawValue)
+            }
+        }
     }
 
     @Test(

@@ -90,6 +90,8 @@ extension Advice.Rule {
 
 extension Advice {
     private static let waits: [Verdict] = [.waiting, .diskWait, .deadlock]
+    /// All but those whose reason is outside the process: what the thread was at then says nothing of that.
+    private static let ownReasons: [Verdict] = waits + [.onCPU, .unknown]
 
     /// In the order in which they are tried.
     package static let rules: [Rule] = [
@@ -104,6 +106,7 @@ extension Advice {
         ),
         Rule(
             name: "wait_until_exit",
+            verdicts: ownReasons,
             functions: ["waitUntilExit"],
             likely: "Process.waitUntilExit() keeps the thread until the child process ends.",
             remedy: "Use terminationHandler, or await the child with swift-subprocess; give it a time limit."
@@ -164,6 +167,7 @@ extension Advice {
         ),
         Rule(
             name: "fsync",
+            verdicts: ownReasons,
             calls: ["fsync", "fdatasync", "msync", "sync", "syncfs", "sync_file_range"],
             likely: "The thread waits until its data is on the disk.",
             remedy: "Sync on a thread of its own, and less often: one sync for several writes."
