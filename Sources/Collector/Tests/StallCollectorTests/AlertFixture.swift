@@ -77,6 +77,7 @@ extension AlertFixture {
         count: Int = 1,
         service: String = "shop",
         release: String = "1.5",
+        verdict: Verdict = .onCPU,
         aliases: [Fingerprint]? = nil,
         into store: SQLiteStore
     ) async throws {
@@ -95,7 +96,7 @@ extension AlertFixture {
                 process: .init(pid: 7),
                 watched: .init(label: "main"),
                 thread: .init(id: 7),
-                cause: .init(verdict: .onCPU, summary: "It computed."),
+                cause: .init(verdict: verdict, summary: "It did not run."),
                 culprit: .init(function: function, stack: 0, frame: 0),
                 fingerprint: fingerprint(function),
                 aliases: aliases

@@ -152,6 +152,16 @@ struct AlertRuleTests: AlertFixture {
         }
     }
 
+    @Test("A rule selects waits by the word in their reports, and by that on pages", arguments: ["blocked", "waiting"])
+    func waits(word: String) async throws {
+        try await withStore("  - {name: waits, when: rate, stalls: 1, verdicts: [\(word)]}") { store in
+            try await Self.insert("f()", minutesAgo: 2, count: 2, verdict: .blocked, into: store)
+            try await Self.insert("f()", minutesAgo: 2, count: 2, service: "bakery", into: store)
+            try await watch(store).round(now: Self.now)
+            #expect(try messages().flatMap(\.alerts).map(\.subject) == ["shop"])
+        }
+    }
+
     @Test(
         "A rate alert does not end because a part of the store does not answer",
         arguments: ["", ", services: [shop]"]

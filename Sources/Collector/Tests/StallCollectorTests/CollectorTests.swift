@@ -133,6 +133,29 @@ struct CollectorTests {
         }
     }
 
+    @Test("A wait is selected by the word in its report, and by that on pages")
+    func waits() async throws {
+        try await withCollector { client in
+            var wait = Self.report("wait()")
+            wait.cause.verdict = .blocked
+            let reports = try Self.lines([wait, Self.report("compute()")])
+            try await client.execute(uri: "/v1/reports", method: .post, headers: Self.kind, body: reports) {
+                #expect($0.status == .accepted)
+            }
+            for word in ["blocked", "waiting"] {
+                try await client.execute(uri: "/api/v1/faults?verdict=\(word)", method: .get) {
+                    let document = try JSONDecoder().decode(FaultDocument.self, from: Data($0.body))
+                    #expect(document.faults.map(\.culprit) == ["wait()"], "\(word)")
+                }
+            }
+            try await client.execute(uri: "/?verdict=blocked", method: .get) {
+                let page = String(decoding: $0.body, as: UTF8.self)
+                #expect(page.contains("wait()") && !page.contains("compute()"))
+                #expect(page.contains("<option value=\"waiting\" selected>"))
+            }
+        }
+    }
+
     @Test("Of a request with good and bad lines the good ones are accepted, the bad ones reported by number")
     func mixed() async throws {
         try await withCollector { client in

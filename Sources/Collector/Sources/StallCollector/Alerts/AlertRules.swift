@@ -119,7 +119,8 @@ extension AlertRule: Decodable {
         name = Self.shown(try values.decode(String.self, forKey: .name))
         team = try values.decodeIfPresent(String.self, forKey: .team) ?? "default"
         (services, releases) = (try names(.services), try names(.releases))
-        (hosts, verdicts) = (try names(.hosts), try names(.verdicts))
+        hosts = try names(.hosts)
+        verdicts = try names(.verdicts).map { Verdict(rawValue: $0).canonical.rawValue }
         switch try values.decode(String.self, forKey: .when) {
         case "new-fault": condition = .newFault(withinNs: try length(.within) ?? Hours.hourNs)
         case "new-in-release": condition = .newInRelease(withinNs: try length(.within) ?? Hours.hourNs)

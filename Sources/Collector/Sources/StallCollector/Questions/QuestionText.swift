@@ -33,7 +33,9 @@ struct QuestionText {
         let range = try Self.range(try Self.moment(since, now, name: "since"), end, "'since' lies before 'until'")
         var query = StallQuery(team: team, since: range.since, until: range.until)
         (query.services, query.releases) = (try texts("service"), try texts("release"))
-        (query.hosts, query.verdicts) = (try texts("host"), try texts("verdict"))
+        query.hosts = try texts("host")
+        // A wait is `blocked` in reports, and `waiting` in the store.
+        query.verdicts = try texts("verdict").map { Verdict(rawValue: $0).canonical.rawValue }
         query.text = try texts("text").last
         self.query = query
         let order = try texts("by").last ?? FaultOrder.total.rawValue
