@@ -21,8 +21,8 @@ public struct CollectorOptions: Sendable {
     public var alerts: String?
     /// The time between two evaluations of the rules.
     public var alertEvery = Duration.seconds(30)
-    /// After its start, or after its store did not answer, the collector evaluates no rule about silent monitors for this time. Senders
-    /// that could not reach it try again within a minute.
+    /// After its start, after its store did not answer, or after it or its machine stood still, the collector evaluates no rule about silent
+    /// monitors for this time. Senders that could not reach it try again within a minute.
     public var silencePatience = Duration.seconds(120)
     /// Limits for requests that send reports.
     public var limits = IngestLimits()

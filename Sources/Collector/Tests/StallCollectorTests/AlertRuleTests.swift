@@ -309,6 +309,24 @@ struct AlertRuleTests: AlertFixture {
         }
     }
 
+    @Test(
+        "After the collector or its machine stood still, no monitor counts as silent before its sender must have tried again",
+        arguments: [(wall: 120, other: 120), (wall: 120, other: 0), (wall: 0, other: 120), (wall: 20, other: 20)]
+    )
+    func standstill(minutes: (wall: Int, other: Int)) async throws {
+        try await withStore("  - {name: gone, when: silence, after: 15m}") { store in
+            _ = try await store.insert([Self.record(.running, minutesAgo: 14)])
+            // The time between two evaluations is an hour here.
+            let watch = try watch(store, patience: .seconds(36_000))
+            let start = ContinuousClock.now
+            await watch.round(now: Self.now, at: start)
+            #expect(try messages().isEmpty)
+            let now = Self.now.advanced(byNanoseconds: Int64(max(2, minutes.wall)) * 60_000_000_000)
+            await watch.round(now: now, at: start + .seconds(60 * minutes.other))
+            #expect(try messages().count == (minutes.wall > 60 || minutes.other > 60 ? 0 : 1))
+        }
+    }
+
     private struct Warnings: LogHandler {
         let kept: Kept
         var metadata = Logger.Metadata()

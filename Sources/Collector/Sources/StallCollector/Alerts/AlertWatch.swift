@@ -24,6 +24,8 @@ actor AlertWatch: Service {
     private let patience: Duration
     /// Before this moment no rule about silence is evaluated.
     private var silenceFrom = ContinuousClock.now
+    /// The last evaluation: its beginning by both clocks, and its end.
+    private var last: (wall: Timestamp, begin: ContinuousClock.Instant, end: ContinuousClock.Instant)?
 
     /// - Parameter patience: How long senders need until all of them have tried again, after they could not reach the collector or its
     ///   store. Until then, every monitor can seem silent.
@@ -54,15 +56,28 @@ actor AlertWatch: Service {
         }
     }
 
-    /// To be called when the store did not answer, and at the start: nothing could be stored until now.
+    /// To be called when nothing could be stored until now: the store did not answer, or this process did not run.
     func awaitSenders() { silenceFrom = .now + patience }
 
+    /// How much longer than usual the time between two evaluations may be. A machine that is busy needs some of this.
+    private static let lateness = Duration.seconds(60)
+
+    /// Whether this process or its machine stood still since the last evaluation. A virtual machine's other clock may then stand still, too,
+    /// while the wall clock is set to the present afterwards.
+    private func stoodStill(_ wall: Timestamp, _ instant: ContinuousClock.Instant) -> Bool {
+        guard let last else { return false }
+        let shown = Duration.nanoseconds(wall.nanoseconds(since: last.wall))
+        return instant - last.end > every + Self.lateness || shown - (instant - last.begin) > Self.lateness
+    }
+
     /// Evaluates the rules once, and sends the messages. Failures are retried in the next round.
-    func round(now: Timestamp = .now()) async {
+    func round(now: Timestamp = .now(), at instant: ContinuousClock.Instant = .now) async {
+        if stoodStill(now, instant) { awaitSenders() }
         refresh()
         do {
             try await save([])
             try await evaluate(now)
+            last = (now, instant, .now)
             try await notify(now)
         } catch {
             // The collector is ending. Receivers without this alert get it after the next start.
