@@ -134,6 +134,41 @@ struct AlertReceiverTests {
         #expect(try String(contentsOfFile: file, encoding: .utf8) == "600 0\n")
     }
 
+    @Test(
+        "A program that takes too long is killed with what it started; what has left its group, or outlives it, is not waited for",
+        arguments: [
+            (start: "", end: "; true", isTold: false, goesOn: false),
+            (start: "setsid ", end: "; true", isTold: false, goesOn: true),
+            (start: "", end: " &", isTold: true, goesOn: true),
+        ]
+    )
+    func slowProgram(script: (start: String, end: String, isTold: Bool, goesOn: Bool)) async throws {
+        let pipe = FileManager.default.temporaryDirectory.path + "/stall-program-\(UUID().uuidString)"
+        try #require(unsafe mkfifo(pipe, 0o600) == 0)
+        defer { _ = unsafe unlink(pipe) }
+        var end = pollfd(fd: unsafe open(pipe, O_RDONLY | O_NONBLOCK), events: Int16(POLLIN), revents: 0)
+        defer { close(end.fd) }
+        let text = "\(script.start)sh -c 'echo $$; exec sleep 1000' > \(pipe)\(script.end)"
+        let receiver = AlertReceiver(way: .program(["/bin/sh", "-c", text]))
+        var reason: String?
+        do {
+            try await receiver.send(AlertMessage([Self.alert], nil), within: .seconds(1))
+        } catch let error as AlertReceiver.Failure {
+            reason = error.description
+        }
+        #expect(reason == (script.isTold ? nil : "it took more than 1.0 seconds, or was killed"))
+        var bytes = [UInt8](repeating: 0, count: 64)
+        let count = unsafe read(end.fd, &bytes, bytes.count)
+        // Nil if the machine was so slow that it was killed before.
+        guard let child = pid_t(String(decoding: bytes.prefix(max(0, count)), as: UTF8.self).dropLast()) else { return }
+        if script.goesOn {
+            #expect(kill(child, SIGKILL) == 0)
+        } else {
+            // Nobody can write to it any more.
+            #expect(unsafe poll(&end, 1, 60_000) == 1 && read(end.fd, &bytes, bytes.count) == 0)
+        }
+    }
+
     @Test("A failing mailer is a failure, by its exit code")
     func mailFails() async throws {
         let receiver = AlertReceiver(way: .mail(AlertMail(address: "oncall@example.com")))

@@ -45,18 +45,23 @@ struct AlertReceiver: Sendable, Hashable {
     }
 
     /// - Parameter mailer: A program that works like `sendmail`.
-    func send(_ message: AlertMessage, mailer: String = "/usr/sbin/sendmail") async throws {
+    func send(
+        _ message: AlertMessage,
+        mailer: String = "/usr/sbin/sendmail",
+        within limit: Duration = AlertReceiver.patience
+    ) async throws {
         switch way {
-        case .webhook(let url): try await Self.post(message.json(), to: url)
-        case .program(let words): try await Self.run(words, message.json())
+        case .webhook(let url): try await Self.post(message.json(), to: url, within: limit)
+        case .program(let words): try await Self.run(words, message.json(), within: limit)
         case .mail(let mail):
-            if let server = mail.server { return try await mail.send(message, by: server, within: Self.patience) }
-            try await Self.run([mailer, "-t", "-oi"], Data(try mail.text(message, from: mail.sender).utf8))
+            if let server = mail.server { return try await mail.send(message, by: server, within: limit) }
+            let text = try mail.text(message, from: mail.sender)
+            try await Self.run([mailer, "-t", "-oi"], Data(text.utf8), within: limit)
         }
     }
 
-    private static func post(_ body: Data, to url: URL) async throws {
-        var request = WebRequest(url.absoluteString, limit: .whole(patience))
+    private static func post(_ body: Data, to url: URL, within limit: Duration) async throws {
+        var request = WebRequest(url.absoluteString, limit: .whole(limit))
         request.fields.append(("Content-Type", "application/json"))
         request.body = Array(body)
         let status: Int
@@ -70,7 +75,7 @@ struct AlertReceiver: Sendable, Hashable {
     }
 
     /// - Throws: If it does not start, exits with a code other than 0, or takes too long. In the last case it is killed.
-    private static func run(_ words: [String], _ input: Data) async throws {
+    private static func run(_ words: [String], _ input: Data, within limit: Duration) async throws {
         let process = Process()
         process.executableURL = URL(filePath: words[0])
         process.arguments = Array(words.dropFirst())
@@ -87,19 +92,37 @@ struct AlertReceiver: Sendable, Hashable {
         try process.run()
         let identifier = process.processIdentifier
         let clock = Task {
-            try await Task.sleep(for: patience)
-            kill(identifier, SIGKILL)
+            try await Task.sleep(for: limit)
+            // Foundation also waits for all that it has started.
+            if let status = status(of: identifier) { return end.yield(status) }
+            stop(identifier)
+            end.yield(128 + SIGKILL)
         }
         defer { clock.cancel() }
         for await status in ends {
             if status == 0 { return }
             let isKilled = status == 128 + SIGKILL
             throw Failure(
-                description: isKilled ? "it took more than \(patience), or was killed" : "it ended with \(status)"
+                description: isKilled ? "it took more than \(limit), or was killed" : "it ended with \(status)"
             )
         }
-        kill(identifier, SIGKILL)
+        stop(identifier)
         throw CancellationError()
+    }
+
+    /// The status with which a program has ended. Nil if it runs, or Foundation knows it.
+    private static func status(of identifier: pid_t) -> Int32? {
+        var end = unsafe siginfo_t()
+        let found = unsafe waitid(P_PID, id_t(identifier), &end, WEXITED | WNOHANG | WNOWAIT)
+        guard found == 0, unsafe end.si_signo == SIGCHLD else { return nil }
+        let status = unsafe end._sifields._sigchld.si_status
+        return unsafe end.si_code == Int32(CLD_EXITED) ? status : 128 + status
+    }
+
+    /// Kills a program with all that it has started: Foundation gives it a process group of its own. A script's command would otherwise go on
+    /// without it, and another one with each attempt.
+    private static func stop(_ identifier: pid_t) {
+        if kill(-identifier, SIGKILL) != 0 { kill(identifier, SIGKILL) }
     }
 
     /// A file instead of a pipe: a program that does not read its input then blocks nothing. It has no name, so that no other user can
