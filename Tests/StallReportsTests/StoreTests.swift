@@ -137,6 +137,23 @@ struct StoreTests {
         try store.write(report)
     }
 
+    @Test("on a full file system lower limits make room for the next report")
+    func lowerLimits() throws {
+        let disk = try MountedDisk(at: directory.root + "/disk", options: "size=128k")
+        var written: [ULID] = []
+        let error = #expect(throws: ReportError.self) {
+            while true {
+                let report = Sample.recovered()
+                try ReportDirectory(path: disk.path).write(report)
+                written.append(report.id)
+            }
+        }
+        #expect(error?.code == .full)
+        let last = Sample.recovered()
+        try ReportDirectory(path: disk.path, limits: .init(reports: 3)).write(last)
+        #expect(try ReportReader(path: disk.path).contents().reports.map(\.id) == written.suffix(2) + [last.id])
+    }
+
     @Test("a read-only file system gives `readOnly`")
     func readOnlyFileSystem() throws {
         let disk = try MountedDisk(at: directory.root + "/disk", options: "ro")

@@ -4,17 +4,26 @@ extension ReportDirectory {
     /// Removes the oldest finished files until the limits are met, or until only files are left that must stay or are not ours.
     /// Files of other runs are removed first; the caller's own only because of what it has written itself.
     ///
-    /// - Returns: Whether files that the caller may not remove fill the directory.
-    func keepLimits(sparing written: ReportFileName, _ memory: inout WriterMemory) -> Bool {
+    /// - Parameters:
+    ///   - written: The file that was just written.
+    ///   - hasRoom: False if there was no room for it.
+    /// - Returns: Whether files that the caller may not remove fill the directory, and how many files were removed.
+    func keepLimits(
+        sparing written: ReportFileName,
+        hasRoom: Bool = true,
+        _ memory: inout WriterMemory
+    ) -> (isFilled: Bool, removed: Int) {
         guard let directory = try? OpenDirectory(path: path),
-            var stored = StoredFiles(of: directory, around: written, own: memory.own, limits)
-        else { return false }
+            let sample = hasRoom ? FileSample(written, in: directory) : FileSample(of: directory),
+            var stored = StoredFiles(of: directory, like: sample, around: written, own: memory.own, limits)
+        else { return (false, 0) }
         let documents = StoredDocuments(path: path)
         // Reading others' files does not reduce the quota for the run's own.
         let isThrough = stored.thin(ofOthers: true, limits, in: directory, documents, &memory.lastingOthers)
         stored.thin(ofOthers: false, limits, in: directory, documents, &memory.lastingOwn)
         memory.own.formIntersection(stored.names)
-        return stored.foreign.isOver(limits) || isThrough && stored.others.isOver(limits)
+        let isFilled = stored.foreign.isOver(limits) || isThrough && stored.others.isOver(limits)
+        return (isFilled, stored.gone.count)
     }
 }
 
@@ -108,12 +117,33 @@ extension ReportDirectory.Limits {
     fileprivate func most(_ content: ReportFileName.Content) -> Int { content == .stall ? reports : runs }
 }
 
+/// The owner of our files in a directory, and whether its file system reports disk usage: some network and FUSE file systems report neither in
+/// the usual way.
+private struct FileSample {
+    let owner: UInt32
+    let hasUsage: Bool
+
+    /// By a file just written.
+    init?(_ written: ReportFileName, in directory: borrowing OpenDirectory) {
+        guard let raw = directory.described(written.description) else { return nil }
+        (owner, hasUsage) = (raw.st_uid, raw.st_blocks > 0)
+    }
+
+    /// By a new file, which is empty and removed at once, and by those that are there.
+    init?(of directory: borrowing OpenDirectory) {
+        guard let owner = try? directory.ownerOfNewFiles(), let names = try? directory.names() else { return nil }
+        var hasUsage = false
+        for name in names where !hasUsage { hasUsage = directory.described(name).map { $0.st_blocks > 0 } ?? false }
+        (self.owner, self.hasUsage) = (owner, hasUsage)
+    }
+}
+
 /// The contents of a directory, by owner.
 private struct StoredFiles {
     /// In the order of removal.
     private var files: [StoredFile] = []
     private let written: ReportFileName
-    private var gone: Set<ReportFileName> = []
+    private(set) var gone: Set<ReportFileName> = []
     private(set) var own = Usage()
     private(set) var others = Usage()
     /// Everything that was not written by a monitor of this user. Counted as reports, and only up to the limits.
@@ -122,17 +152,15 @@ private struct StoredFiles {
     /// The files that still exist.
     var names: some Sequence<ReportFileName> { files.map(\.name).filter { !gone.contains($0) } }
 
-    /// - Parameter written: A file just written. It shows the owner of our files here, and whether the file system reports disk
-    ///   usage: some network and FUSE file systems report neither in the usual way.
+    /// - Parameter written: The file that is not removed.
     init?(
         of directory: borrowing OpenDirectory,
+        like sample: FileSample,
         around written: ReportFileName,
         own: Set<ReportFileName>,
         _ limits: ReportDirectory.Limits
     ) {
-        guard let names = try? directory.names(), let sample = directory.described(written.description) else {
-            return nil
-        }
+        guard let names = try? directory.names() else { return nil }
         self.written = written
         let tomorrow = ULID(startOf: Timestamp.now().advanced(byNanoseconds: 86_400_000_000_000))
         for text in names {
@@ -140,8 +168,8 @@ private struct StoredFiles {
             if name == nil, foreign.isOver(limits) { continue }
             guard let raw = directory.described(text) else { continue }
             // A file system in user space can state negative numbers, too.
-            let room = max(0, sample.st_blocks > 0 ? Int(raw.st_blocks).multipliedSaturated(by: 512) : Int(raw.st_size))
-            let isOurs = raw.st_mode & S_IFMT == S_IFREG && raw.st_uid == sample.st_uid
+            let room = max(0, sample.hasUsage ? Int(raw.st_blocks).multipliedSaturated(by: 512) : Int(raw.st_size))
+            let isOurs = raw.st_mode & S_IFMT == S_IFREG && raw.st_uid == sample.owner
             if let name, isOurs, (1...StoredDocuments.maximumFileSize).contains(Int(raw.st_size)) {
                 let file = StoredFile(
                     name: name,

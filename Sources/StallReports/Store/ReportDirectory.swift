@@ -45,7 +45,8 @@ public struct ReportDirectory: Hashable, Sendable {
     }
 
     /// Writes a report whole or not at all (mode 0600), replacing an earlier version of it. Then applies the limits
-    /// as far as possible: a failure of that does not make the written report count as lost. Returns its size in bytes.
+    /// as far as possible: a failure of that does not make the written report count as lost. If the file system is full, applies them
+    /// first, and tries again if that has made room. Returns its size in bytes.
     ///
     /// - Throws: Why it cannot be written: `full`, `readOnly`, `permissionDenied` and others; `tooLarge` above 16 MiB.
     @discardableResult
@@ -87,15 +88,25 @@ extension ReportDirectory {
         // A file that no reader would open is not written either.
         guard bytes.count <= StoredDocuments.maximumFileSize else { throw ReportError(.tooLarge, path: path) }
         do throws(ReportError) {
+            try put(bytes, as: name)
+        } catch let error where error.code == .full {
+            // The limits may have been lowered since the last write.
+            guard keepLimits(sparing: name, hasRoom: false, &memory).removed > 0 else { throw error }
+            try put(bytes, as: name)
+        }
+        memory.own.insert(name)
+        let isFilled = keepLimits(sparing: name, &memory).isFilled
+        return Written(bytes: bytes.count, concerns: exposures.union(isFilled ? [.filled] : []))
+    }
+
+    private func put(_ bytes: [UInt8], as name: ReportFileName) throws(ReportError) {
+        do throws(ReportError) {
             try OpenDirectory(path: path).replaceFile(name.description, with: bytes)
         } catch let error where [.missingDirectory, .missingFile].contains(error.code) {
             // The directory was removed, or the draft between its creation and its lock.
             try OpenDirectory.create(path: path)
             try OpenDirectory(path: path).replaceFile(name.description, with: bytes)
         }
-        memory.own.insert(name)
-        let isFilled = keepLimits(sparing: name, &memory)
-        return Written(bytes: bytes.count, concerns: exposures.union(isFilled ? [.filled] : []))
     }
 
     /// The environment variable that names the report directory.
