@@ -135,6 +135,30 @@ struct AlertReceiverTests {
     }
 
     @Test(
+        "A program blocks and ignores no signal, and has no descriptor besides its input and output",
+        arguments: [
+            ["/bin/grep", "-qE", "^SigBlk:.0+$", "/proc/self/status"],
+            ["/bin/grep", "-qE", "^SigIgn:.0+$", "/proc/self/status"], ["/usr/bin/test", "!", "-e", "/proc/self/fd/3"],
+        ]
+    )
+    func heritage(words: [String]) async throws {
+        // It ends with 0.
+        try await AlertReceiver(way: .program(words)).send(AlertMessage([Self.alert], nil))
+    }
+
+    @Test("A program that cannot be started is a failure, with the system's reason")
+    func noProgram() async throws {
+        let file = FileManager.default.temporaryDirectory.path + "/stall-program-\(UUID().uuidString)"
+        defer { try? FileManager.default.removeItem(atPath: file) }
+        try "no program".write(toFile: file, atomically: true, encoding: .utf8)
+        try FileManager.default.setAttributes([.posixPermissions: 0o700], ofItemAtPath: file)
+        let error = await #expect(throws: AlertReceiver.Failure.self) {
+            try await AlertReceiver(way: .program([file])).send(AlertMessage([Self.alert], nil))
+        }
+        #expect(error?.description == "it cannot be started: Exec format error")
+    }
+
+    @Test(
         "A program that takes too long is killed with what it started; what has left its group, or outlives it, is not waited for",
         arguments: [
             (start: "", end: "; true", isTold: false, goesOn: false),
@@ -156,7 +180,7 @@ struct AlertReceiverTests {
         } catch let error as AlertReceiver.Failure {
             reason = error.description
         }
-        #expect(reason == (script.isTold ? nil : "it took more than 1.0 seconds, or was killed"))
+        #expect(reason == (script.isTold ? nil : "it took more than 1.0 seconds"))
         var bytes = [UInt8](repeating: 0, count: 64)
         let count = unsafe read(end.fd, &bytes, bytes.count)
         // Nil if the machine was so slow that it was killed before.

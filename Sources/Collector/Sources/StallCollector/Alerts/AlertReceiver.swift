@@ -1,5 +1,4 @@
 import Foundation
-import Glibc
 import StallReports
 import StallStore
 import WebRequests
@@ -52,11 +51,11 @@ struct AlertReceiver: Sendable, Hashable {
     ) async throws {
         switch way {
         case .webhook(let url): try await Self.post(message.json(), to: url, within: limit)
-        case .program(let words): try await Self.run(words, message.json(), within: limit)
+        case .program(let words): try await AlertProgram(words: words).run(message.json(), within: limit)
         case .mail(let mail):
             if let server = mail.server { return try await mail.send(message, by: server, within: limit) }
             let text = try mail.text(message, from: mail.sender)
-            try await Self.run([mailer, "-t", "-oi"], Data(text.utf8), within: limit)
+            try await AlertProgram(words: [mailer, "-t", "-oi"]).run(Data(text.utf8), within: limit)
         }
     }
 
@@ -72,71 +71,6 @@ struct AlertReceiver: Sendable, Hashable {
             throw Failure(description: (error as? WebRequest.Failure)?.kind ?? "it cannot be reached")
         }
         guard (200..<300).contains(status) else { throw Failure(description: "it answered \(status)") }
-    }
-
-    /// - Throws: If it does not start, exits with a code other than 0, or takes too long. In the last case it is killed.
-    private static func run(_ words: [String], _ input: Data, within limit: Duration) async throws {
-        let process = Process()
-        process.executableURL = URL(filePath: words[0])
-        process.arguments = Array(words.dropFirst())
-        let standardInput = try file(with: input)
-        defer { try? standardInput.close() }
-        process.standardInput = standardInput
-        process.standardOutput = FileHandle.nullDevice
-        process.standardError = FileHandle.nullDevice
-        let (ends, end) = AsyncStream.makeStream(of: Int32.self)
-        process.terminationHandler = {
-            end.yield($0.terminationReason == .exit ? $0.terminationStatus : 128 + $0.terminationStatus)
-            end.finish()
-        }
-        try process.run()
-        let identifier = process.processIdentifier
-        let clock = Task {
-            try await Task.sleep(for: limit)
-            // Foundation also waits for all that it has started.
-            if let status = status(of: identifier) { return end.yield(status) }
-            stop(identifier)
-            end.yield(128 + SIGKILL)
-        }
-        defer { clock.cancel() }
-        for await status in ends {
-            if status == 0 { return }
-            let isKilled = status == 128 + SIGKILL
-            throw Failure(
-                description: isKilled ? "it took more than \(limit), or was killed" : "it ended with \(status)"
-            )
-        }
-        stop(identifier)
-        throw CancellationError()
-    }
-
-    /// The status with which a program has ended. Nil if it runs, or Foundation knows it.
-    private static func status(of identifier: pid_t) -> Int32? {
-        var end = unsafe siginfo_t()
-        let found = unsafe waitid(P_PID, id_t(identifier), &end, WEXITED | WNOHANG | WNOWAIT)
-        guard found == 0, unsafe end.si_signo == SIGCHLD else { return nil }
-        let status = unsafe end._sifields._sigchld.si_status
-        return unsafe end.si_code == Int32(CLD_EXITED) ? status : 128 + status
-    }
-
-    /// Kills a program with all that it has started: Foundation gives it a process group of its own. A script's command would otherwise go on
-    /// without it, and another one with each attempt.
-    private static func stop(_ identifier: pid_t) {
-        if kill(-identifier, SIGKILL) != 0 { kill(identifier, SIGKILL) }
-    }
-
-    /// A file instead of a pipe: a program that does not read its input then blocks nothing. It has no name, so that no other user can
-    /// open it, and nothing is left behind.
-    private static func file(with input: Data) throws -> FileHandle {
-        let directory = FileManager.default.temporaryDirectory.path
-        let path = "\(directory)/stall-alert-\(ULID.make())"
-        let descriptor = unsafe open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { throw Failure(description: "no file can be created in \(directory)") }
-        _ = unsafe unlink(path)
-        let file = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
-        try file.write(contentsOf: input)
-        try file.seek(toOffset: 0)
-        return file
     }
 }
 
