@@ -18,7 +18,8 @@ struct Delivery: ~Copyable {
     /// For the batch in progress: whether any record was accepted, and the records that were refused individually before that.
     private var hasAccepted = false
     private var suspects: [(shipment: Shipment, reason: String)] = []
-    /// Why a report of the batch in progress cannot be read, if that may pass.
+    /// The reports of the batch in progress that cannot be read, if that may pass, and why the last one cannot.
+    private var obstacles: [Shipment] = []
     private var obstacle: ReportError?
 
     /// The largest size of one request before compression, in bytes: receivers refuse larger ones.
@@ -50,11 +51,13 @@ struct Delivery: ~Copyable {
     /// Sends one batch. Shipments that the receiver does not accept now stay in the queue.
     mutating func send(_ outbox: inout Outbox) {
         guard timeLeft > .zero else { return }
-        (hasAccepted, suspects, obstacle) = (false, [], nil)
+        (hasAccepted, suspects, obstacles, obstacle) = (false, [], [], nil)
         var outcome = send(outbox.queue.first(batch), &outbox)
         if case .done = outcome, let suspect = suspects.first {
             outcome = .later("it refuses everything: \(suspect.reason)", retryAfter: nil)
         }
+        // A batch of nothing else would keep all others from being sent.
+        outbox.queue.moveToEnd(obstacles)
         switch outcome {
         case .done:
             if let obstacle {
@@ -175,6 +178,7 @@ struct Delivery: ~Copyable {
                 switch error.code {
                 case .io:
                     // No descriptor is left, or the disk has failed. It stays in the queue.
+                    obstacles.append(shipment)
                     obstacle = error
                 case .missingFile, .missingDirectory:
                     gone.append(shipment)

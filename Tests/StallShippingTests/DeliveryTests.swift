@@ -64,6 +64,35 @@ struct DeliveryTests {
         #expect(outbox.failures == 0 && notes.count == 1 && delivery.totals.isWhole)
     }
 
+    @Test(
+        "Reports that cannot be read for a moment do not keep the others from being sent, however many they are",
+        .enabled(if: Lease.isPermitted, "the file system of /dev/shm has no leases")
+    )
+    func unreadableBatch() throws {
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let shipments = try [written(), written(), written()]
+        let leases = try shipments.prefix(2).map { shipment in
+            try #require(Lease(on: "\(directory)/\(ReportFileName(.stall, shipment.id))"))
+        }
+        let receiver = Counting()
+        var options = ShippingOptions(directories: [directory], endpoint: "", checkpoint: directory + "/sent")
+        options.batch = 2
+        let checkpoint = try Checkpoint(path: options.checkpoint)
+        var delivery = Delivery(receiver, checkpoint, options, try Cancellation()) { _ in }
+        var outbox = Outbox(.logs, linger: .zero)
+        for shipment in shipments {
+            delivery.take(shipment, for: &outbox) { () throws(ReportError) in throw ReportError(.io) }
+        }
+        delivery.send(&outbox)
+        #expect(receiver.requests == 0 && outbox.queue.count == 3)
+        delivery.send(&outbox)
+        #expect(receiver.requests == 1 && delivery.totals.stalls == 1)
+        #expect(Set(outbox.queue.first(9)) == Set(shipments.prefix(2)))
+        for lease in leases { lease.end() }
+        delivery.send(&outbox)
+        #expect(delivery.totals.stalls == 3 && outbox.queue.count == 0 && delivery.totals.isWhole)
+    }
+
     @Test("The end of a run is sent also if the wall clock was set back before it, and replaces what was known")
     func clockSetBack() throws {
         defer { try? FileManager.default.removeItem(atPath: directory) }
