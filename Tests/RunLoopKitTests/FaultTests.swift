@@ -48,6 +48,11 @@ struct FaultTests {
         #expect(try scenario("closed-wake-descriptor") == whole + ["left: 2"])
     }
 
+    @Test("R25, R34: a source that has got the number of the closed wake descriptor is served, and the loop wakes")
+    func wakeDescriptorTaken() throws {
+        #expect(try scenario("wake-descriptor-taken") == ["true, true", "received: true"])
+    }
+
     @Test("R25, R49: after one mode's set was closed, a step of the wall clock makes no other mode spin")
     func closedBesideClock() throws {
         #expect(try scenario("closed-beside-clock") == ["clocks: 2", "no spin: true"])

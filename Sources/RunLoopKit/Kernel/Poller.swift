@@ -128,7 +128,12 @@ final class Poller: Sendable {
 extension Poller {
     /// Returns the errno, or nil.
     func add(_ fd: Int32, events: UInt32, token: UInt64) -> Int32? {
-        control(EPOLL_CTL_ADD, fd, events: events, token: token)
+        if let failure = control(EPOLL_CTL_ADD, fd, events: events, token: token) { return failure }
+        guard fd == wakeDescriptor.load(ordering: .relaxed) else { return nil }
+        // A program has closed the wake descriptor, and this file has got its number. To signal it would change what was just added.
+        _ = remove(fd)
+        close()
+        return EBADF
     }
 
     /// Returns the errno, or nil. EBADF and ENOENT mean that `fd` was closed, and perhaps reopened, since it was added.

@@ -100,6 +100,24 @@ func closedAlone(_ kind: String) {
     say("left: \(descriptors(of: "anon_inode").count)")
 }
 
+/// A source's descriptor gets the number of the loop's wake descriptor, as when a program closes one of its own twice. The loop wakes, and the
+/// source is served.
+func wakeDescriptorTaken() {
+    let (worker, received) = (Worker(), Counter())
+    var ends: [Int32] = [0, 0]
+    guard let number = descriptors(of: "eventfd").first, unsafe pipe(&ends) == 0, dup2(ends[0], number) == number
+    else { return say("no pipe") }
+    let source = DescriptorSource(descriptor: number) { source, events in
+        if events == .readable { received.increment() }
+        source.invalidate()
+    }
+    try? worker.loop.add(source)
+    say("\(worker.answers()), \(worker.answers())")
+    _ = unsafe write(ends[1], "x", 1)
+    say("received: \(waitUntil { received.value == 1 })")
+    worker.end()
+}
+
 /// The set of one mode is closed, so the loop makes another descriptor that reports steps of the wall clock. The other mode's set
 /// still has the first one.
 func closedBesideClock() {
