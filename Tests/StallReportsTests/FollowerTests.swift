@@ -78,6 +78,32 @@ struct FollowerTests {
         #expect(appeared == [path, path + "/below"])
     }
 
+    @Test("in a tree, a directory that came and went is followed again only when it has come again; a given one always")
+    func comesAndGoes() throws {
+        let (given, below) = (directory.root + "/given", directory.root + "/given/below")
+        var follower = try TreeFollower([given], cancellation: Cancellation())
+        func next() throws -> ReportFollower.Event? {
+            while let event = try follower.next(timeout: Self.patience) {
+                if case .event(let event, below) = event { return event }
+            }
+            return nil
+        }
+        for _ in 0..<2 {
+            let report = Sample.recovered()
+            try ReportDirectory(path: below).write(report)
+            #expect(try next() == .directoryAppeared && next() == .report(report))
+            #expect(follower.directories == [given, below])
+            try FileManager.default.removeItem(atPath: given)
+            #expect(try next() == .directoryGone)
+            // Until the next search.
+            let deadline = ContinuousClock.now + Self.patience
+            while follower.directories != [given], ContinuousClock.now < deadline {
+                _ = try follower.next(timeout: .milliseconds(100))
+            }
+            #expect(follower.directories == [given])
+        }
+    }
+
     @Test("in a tree, new directories are searched seldom if that is work, and soon if it was only held up")
     func searches() {
         #expect(TreeFollower.pause(afterSearchOf: .milliseconds(1), worked: .microseconds(900)) == .seconds(3))

@@ -4,6 +4,8 @@ package import StallReports
 /// Follows all report directories at or below some paths, including those created later. Each is followed as by
 /// ``ReportFollower``. If its path leads to another directory, such as after a change of a link, that one is followed.
 ///
+/// One that was found below a path, and is gone, takes no descriptors any more. If it is created again, it is found again.
+///
 /// For one thread at a time, which owns it.
 package struct TreeFollower: ~Copyable {
     package indirect enum Event: Sendable {
@@ -105,7 +107,13 @@ package struct TreeFollower: ~Copyable {
     private mutating func event(of next: Follower) -> ReportFollower.Event? {
         do throws(ReportError) {
             let event = try next.follower.next(timeout: .zero)
-            if event == .directoryAppeared { reported.remove(next.path) }
+            switch event {
+            case .directoryAppeared:
+                reported.remove(next.path)
+                next.isGone = false
+            case .directoryGone: next.isGone = true
+            default: break
+            }
             return event
         } catch {
             note(error, next.path)
@@ -120,6 +128,7 @@ package struct TreeFollower: ~Copyable {
     /// Searches for new directories, and follows them.
     private mutating func search(includesPast: Bool = true) {
         let (began, workedBefore) = (ContinuousClock.now, Self.processorTime)
+        forgetGone()
         checkPaths()
         for path in given {
             let tree = ReportTree(path)
@@ -143,12 +152,25 @@ package struct TreeFollower: ~Copyable {
         guard tried.isDisjoint(with: names) else { return }
         tried.formUnion(names)
         do throws(ReportError) {
-            followers.append(try Follower(directory, includesPast: includesPast && start == nil, from: start))
+            followers.append(try Follower(directory, names, includesPast: includesPast && start == nil, from: start))
         } catch {
             // No descriptor is left, or the disk has failed: the next search tries again.
             if error.code == .io { tried.subtract(names) }
             note(error, directory)
         }
+    }
+
+    /// Ends following directories that are gone, as far as another search finds them again with all that is in them. Each that comes and goes
+    /// would keep its descriptors otherwise, of which there are few.
+    private mutating func forgetGone() {
+        let gone = followers.filter { next in
+            guard next.isGone, next.includesPast, !given.contains(next.path) else { return false }
+            return unsafe access(next.path, F_OK) != 0
+        }
+        guard !gone.isEmpty else { return }
+        for next in gone { tried.subtract(next.names) }
+        followers.removeAll { next in gone.contains { $0 === next } }
+        (position, inARow) = (0, 0)
     }
 
     /// Notices paths that lead to another directory now. One that is followed by its own name already is not followed twice.
@@ -179,10 +201,16 @@ package struct TreeFollower: ~Copyable {
 /// One directory. A class, because an array cannot contain a noncopyable follower.
 private final class Follower {
     let path: String
+    /// Its path as found, and without links.
+    let names: Set<String>
+    /// Whether files that existed at the start are returned.
+    let includesPast: Bool
+    /// Whether it was reported that the directory is gone.
+    var isGone = false
     var follower: ReportFollower
 
-    init(_ path: String, includesPast: Bool, from start: Timestamp?) throws(ReportError) {
-        self.path = path
+    init(_ path: String, _ names: Set<String>, includesPast: Bool, from start: Timestamp?) throws(ReportError) {
+        (self.path, self.names, self.includesPast) = (path, names, includesPast)
         follower = try ReportFollower(path: path, includesPast: includesPast, from: start)
     }
 }
