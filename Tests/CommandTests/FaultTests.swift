@@ -325,7 +325,34 @@ struct HalfReadableReportTests {
     @Test("show FAULT and faults --flame name them, and exit with 1")
     func named() throws {
         let fixture = try ReportsFixture()
-        var report = Sample.report(id: .make())
+        let report = Sample.report(id: .make())
+        let file = try plant(report, in: fixture)
+        for command in [["show", "\(report.fingerprint)", fixture.path], ["faults", fixture.path, "--flame"]] {
+            let run = try CommandRun(arguments: command)
+            #expect(run.status == 1 && run.errors.contains(file), "\(command): \(run.errors)")
+            #expect(!run.errors.contains("no matching stalls") && !run.errors.contains("no stalls among"))
+        }
+    }
+
+    @Test("faults --flame reads whole only what is chosen")
+    func unchosen() throws {
+        let fixture = try ReportsFixture()
+        try fixture.store.write(Sample.report(id: .make()))
+        var other = Sample.report(id: .make())
+        other.service = .init(name: "cart")
+        let file = try plant(other, in: fixture)
+        let flames = ["faults", fixture.path, "--flame", "--service"]
+        let run = try CommandRun(arguments: flames + ["shop"])
+        #expect(run.status == 0 && run.output.contains("Flame graph of 1 stall"), "\(run.errors)")
+        let its = try CommandRun(arguments: flames + ["cart"])
+        #expect(its.status == 1 && its.errors.contains(file), "\(its.errors)")
+    }
+
+    /// Writes a report whose stacks cannot be read.
+    ///
+    /// - Returns: Its file.
+    private func plant(_ report: StallReport, in fixture: ReportsFixture) throws -> String {
+        var report = report
         report.stacks = []
         let json = String(decoding: try report.json(), as: UTF8.self)
         let damaged = json.replacing("\"stacks\":[]", with: "\"stacks\":[{}]")
@@ -333,11 +360,7 @@ struct HalfReadableReportTests {
         let file = "\(fixture.path)/\(ReportFileName(.stall, report.id))"
         try FileManager.default.createDirectory(atPath: fixture.path, withIntermediateDirectories: true)
         try Data(damaged.utf8).write(to: URL(filePath: file))
-        for command in [["show", "\(report.fingerprint)", fixture.path], ["faults", fixture.path, "--flame"]] {
-            let run = try CommandRun(arguments: command)
-            #expect(run.status == 1 && run.errors.contains(file), "\(command): \(run.errors)")
-            #expect(!run.errors.contains("no matching stalls") && !run.errors.contains("no stalls among"))
-        }
+        return file
     }
 }
 

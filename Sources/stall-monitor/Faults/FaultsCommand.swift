@@ -125,7 +125,8 @@ struct FaultsCommand: ParsableCommand {
         let catalogs = try sources.catalogs()
         let names = catalogs.faultNames(for: chosen)
         var (tree, count, failures) = (StackTree(), 0, catalogs.failures)
-        for id in catalogs.stalls.reversed() where count < Self.flameLimit {
+        let ids = try catalogs.stalls(of: chosen, names: names, &failures)
+        for id in ids.reversed() where count < Self.flameLimit {
             guard let report = catalogs.report(id, &failures), chosen.includes(report, names: names) else { continue }
             tree.add(report)
             count += 1

@@ -163,7 +163,8 @@ enum StallSet: Hashable {
     /// Passes the side's reports to `use`, one by one. Unreadable ones are left out: the comparison has named them.
     func forEachReport(in sources: ReportSources, _ use: (StallReport) -> Void) throws {
         let catalogs = try places(or: sources).catalogs()
-        for id in catalogs.stalls {
+        var unreadable: [ReportError] = []
+        for id in try catalogs.stalls(of: selection, names: nil, &unreadable) {
             if let report = try? catalogs.report(id), selection.includes(report) { use(report) }
         }
     }
