@@ -5,6 +5,7 @@
 #include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -35,6 +36,10 @@ static bool hold(stall_held *held) {
 
 static void *compute(void *argument) {
     stall_held *held = argument;
+    // A thread of the task pool, which may have started it, blocks most signals.
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_UNBLOCK, &all, NULL);
     atomic_store(&held->thread, (pid_t)syscall(SYS_gettid));
     while (!atomic_load_explicit(&held->is_over, memory_order_relaxed))
         continue;
