@@ -21,7 +21,7 @@ struct stall_held {
     _Atomic pid_t thread;
     atomic_bool is_over;
     char *memory;
-    int faults;  ///< While it is open, whoever reads the page waits.
+    atomic_int faults;  ///< While it is open, whoever reads the page waits. Negative afterwards.
 };
 
 static bool hold(stall_held *held) {
@@ -68,11 +68,10 @@ stall_held *stall_hold_page(void) {
     if (!held)
         abort();
     held->memory = mmap(NULL, STACK_BYTES + HELD_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    held->faults = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+    atomic_init(&held->faults, (int)syscall(SYS_userfaultfd, O_CLOEXEC));
     if (hold(held) && start(held))
         return held;
-    if (held->faults >= 0)
-        close(held->faults);
+    stall_release_page(held);
     discard(held);
     return NULL;
 }
@@ -90,11 +89,14 @@ uint64_t stall_held_high(const stall_held *held) {
 }
 
 void stall_release_page(stall_held *held) {
-    close(held->faults);
+    int faults = atomic_exchange(&held->faults, -1);
+    if (faults >= 0)
+        close(faults);
 }
 
 void stall_held_finish(stall_held *held) {
     atomic_store(&held->is_over, true);
+    stall_release_page(held);
     pthread_join(held->handle, NULL);
     discard(held);
 }
