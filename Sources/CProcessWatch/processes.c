@@ -60,6 +60,22 @@ int process_watch_open_signals(void) {
     return signal_pipe[0];
 }
 
+static void set_stop(int how) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTSTP);
+    pthread_sigmask(how, &set, NULL);
+}
+
+void process_watch_hold_stop(void) {
+    set_stop(SIG_BLOCK);
+}
+
+void process_watch_release_stop(void) {
+    if (!sigismember(&signals_before, SIGTSTP))
+        set_stop(SIG_UNBLOCK);
+}
+
 bool process_watch_take_signal(int descriptor, process_watch_signal *signal) {
     return read(descriptor, signal, sizeof *signal) == sizeof *signal;
 }
@@ -96,20 +112,24 @@ int process_watch_take_status(pid_t process, int *status) {
     return 1;
 }
 
-int process_watch_wait(const int *descriptors, int count, uint64_t deadline_ns) {
+int process_watch_wait(const int *descriptors, int count, uint64_t deadline_ns, bool may_stop) {
     enum { MOST = 1024 };
     struct pollfd wanted[MOST];
     if (count > MOST)
         count = MOST;
     for (int i = 0; i < count; i++)
         wanted[i] = (struct pollfd){descriptors[i], POLLIN, 0};
+    sigset_t mask;
+    pthread_sigmask(SIG_BLOCK, NULL, &mask);
+    if (may_stop && !sigismember(&signals_before, SIGTSTP))
+        sigdelset(&mask, SIGTSTP);
     for (;;) {
         struct timespec now;
         clock_gettime(CLOCK_MONOTONIC, &now);
         uint64_t at = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
         uint64_t left = deadline_ns > at ? deadline_ns - at : 0;
         struct timespec rest = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
-        int ready = ppoll(wanted, (nfds_t)count, &rest, NULL);
+        int ready = ppoll(wanted, (nfds_t)count, &rest, &mask);
         if (ready >= 0 || errno != EINTR)
             return ready > 0 ? ready : 0;
     }

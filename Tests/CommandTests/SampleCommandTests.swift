@@ -291,6 +291,25 @@ struct SampleCommandTests {
         #expect(target.finish().hasPrefix("ROUNDS"))
     }
 
+    @Test("Ctrl-Z stops it only while it holds no thread; then it goes on")
+    func stopped() throws {
+        let target = try TargetProcess("compute", "4", onProcessor: 0, isIdle: true)
+        let rival = try TargetProcess("compute", "4", onProcessor: 0)
+        defer { _ = rival.finish() }
+        let options = ["--every", "1ms", "--for", "1h", "--deadline", "1h"]
+        let run = try RunningCommand(arguments: ["sample", "\(target.processID)"] + options)
+        for _ in 0..<5 {
+            // It waits for the thread to stop, which takes until that gets a processor.
+            waitUntil { target.tracer != "0" }
+            run.send(SIGTSTP)
+            waitUntil { statusField("State", of: run.pid).hasPrefix("T") }
+            #expect(target.tracer == "0" && target.state == "R")
+            run.send(SIGCONT)
+        }
+        run.send(SIGINT)
+        #expect(run.status() == 128 + SIGINT)
+    }
+
     @Test("if the process ends it shows what it has")
     func ended() throws {
         func sampled(lasting seconds: String) throws -> CommandRun {

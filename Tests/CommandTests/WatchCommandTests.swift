@@ -91,13 +91,15 @@ struct WatchCommandTests {
     @Test(
         "What a thread did after its stall, while the command itself did not run, is not the stall's cause",
         .needsBreakpoints,
-        .repeatedWhenLate(by: .milliseconds(40))
+        .repeatedWhenLate(by: .milliseconds(40)),
+        arguments: [SIGSTOP, SIGTSTP]
     )
-    func lateCounts() throws {
+    func lateCounts(_ signal: Int32) throws {
         let (target, watch) = try watchedLoop()
         try target.tell("sleep 600")
         #expect(try watch.line()?.contains("ongoing") == true)
-        watch.send(SIGSTOP)
+        watch.send(signal)
+        waitUntil { statusField("State", of: watch.pid).hasPrefix("T") }
         _ = try target.answer()
         _ = try target.stall("turns 2000")
         watch.send(SIGCONT)

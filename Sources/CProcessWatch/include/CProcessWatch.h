@@ -63,6 +63,12 @@ typedef struct process_watch_signal {
     bool is_from_terminal;  ///< The kernel has sent it to the whole foreground process group, including our children.
 } process_watch_signal;
 
+/// From now on the calling thread, and each thread that it starts, has SIGTSTP blocked.
+void process_watch_hold_stop(void);
+
+/// Ends that for the calling thread, unless this program was started with the signal blocked. One that has come stops this process now.
+void process_watch_release_stop(void);
+
 /// Reads one signal, without waiting. \returns whether there was one.
 bool process_watch_take_signal(int descriptor, process_watch_signal *signal);
 
@@ -80,8 +86,9 @@ int process_watch_start(char *_Nullable const *_Nonnull arguments, pid_t *proces
 /// still runs; -1 if there is no such child.
 int process_watch_take_status(pid_t process, int *status);
 
-/// Waits until one of the first 1,024 descriptors is readable, or until the deadline. \returns how many are readable, 0 at the deadline
-/// or after an error.
-int process_watch_wait(const int *_Nullable descriptors, int count, uint64_t deadline_ns);
+/// Waits until one of the first 1,024 descriptors is readable, or until the deadline.
+/// \param may_stop SIGTSTP that is held stops this process while this waits.
+/// \returns how many are readable, 0 at the deadline or after an error.
+int process_watch_wait(const int *_Nullable descriptors, int count, uint64_t deadline_ns, bool may_stop);
 
 #pragma clang assume_nonnull end

@@ -80,7 +80,7 @@ struct ProcessFiles: Hashable, Sendable {
     /// - Parameter handle: Becomes readable when it ends. Without one, only the number is asked for.
     func hasEnded(by handle: Int32?) -> Bool {
         guard let handle else { return numberHasEnded }
-        return unsafe process_watch_wait([handle], 1, 0) > 0 || numberHasEnded
+        return unsafe process_watch_wait([handle], 1, 0, false) > 0 || numberHasEnded
     }
 
     private var numberHasEnded: Bool {

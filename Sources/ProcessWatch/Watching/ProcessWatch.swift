@@ -137,13 +137,14 @@ package final class ProcessWatch {
         clock.end(at: .now, maturity: processes.values.compactMap(\.maturity).min())
     }
 
-    /// Waits until the next look is due, a process has ended, or one of the descriptors is readable.
+    /// Waits until the next look is due, a process has ended, or one of the descriptors is readable. Ctrl-Z that is held (``StopSignal``) stops
+    /// this process here: no thread is held, and the next look notices that it is late.
     ///
     /// - Returns: whether a process has ended or a descriptor is readable.
     @discardableResult
     package func wait(_ descriptors: [Int32]) -> Bool {
         let all = descriptors + processes.values.compactMap(\.handle)
-        return unsafe process_watch_wait(all, Int32(all.count), clock.due.nanoseconds) > 0
+        return unsafe process_watch_wait(all, Int32(all.count), clock.due.nanoseconds, true) > 0
     }
 
     /// Searches for children of the watched processes, if they are followed, and for adopted orphans.

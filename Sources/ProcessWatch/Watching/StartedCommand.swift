@@ -28,6 +28,16 @@ package struct WatchSignals {
     }
 }
 
+/// SIGTSTP, which Ctrl-Z sends. It stops all threads of this process at once. Between the moment at which a thread of another process is stopped for
+/// its stack and the one at which it is released, that thread would stay stopped until this process continues. So the signal has to wait.
+package enum StopSignal {
+    /// From now on it stops this process only while ``ProcessWatch/wait(_:)`` waits. Call it before other threads are started.
+    package static func hold() { process_watch_hold_stop() }
+
+    /// Lets it stop this process at any moment again: at once if it has come.
+    package static func release() { process_watch_release_stop() }
+}
+
 /// Why a program could not be started, or signals could not be read.
 package struct StartError: Error, Hashable, CustomStringConvertible {
     package let errorNumber: Int32

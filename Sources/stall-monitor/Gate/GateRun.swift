@@ -77,6 +77,7 @@ struct GateRunCommand: ParsableCommand {
 
     func run() throws {
         let signals = try WatchSignals.taken()
+        StopSignal.hold()
         // Reports a mistake in the budget or the baseline before the command runs for an hour.
         _ = try options.budget.read(isBaselined: options.baseline != nil)
         _ = try options.baselineFile(for: nil)
@@ -95,6 +96,7 @@ struct GateRunCommand: ParsableCommand {
             status = ending.status
             overviews.append(try run.overview())
         }
+        StopSignal.release()
         let result = try options.judge(overviews)
         let files = options.writeFiles(result, tighteningBy: status == 0 ? overviews : nil)
         try conclude(result, files, status, folder)

@@ -114,6 +114,7 @@ struct SampleCommand: ParsableCommand {
         let processID = try given ?? onlyProcess(named: name ?? "")
         // Before the sampling: a file that cannot be written is reported at once.
         let sink = try ExportSink(path: output.file)
+        StopSignal.hold()
         let pause = InterruptibleWait(endsAtOnce: schedule == nil, sink.discard)
         do {
             var run = try SampleRun(
@@ -123,6 +124,7 @@ struct SampleCommand: ParsableCommand {
                 isQuiet: quiet.isQuiet
             )
             let ending = try run.sample(schedule, pause)
+            StopSignal.release()
             try show(run.document(ending), in: sink)
             try sink.finish()
             if ending == .interrupted { throw ExitCode(pause.exitCode) }

@@ -1,5 +1,6 @@
 import Dispatch
 import Glibc
+import ProcessWatch
 import StallReading
 import Synchronization
 
@@ -82,12 +83,22 @@ struct InterruptibleWait {
     /// The exit code after a signal, as shells report it. Meaningful once a wait was interrupted.
     var exitCode: Int32 { 128 + interruption.number.load(ordering: .relaxed) }
 
-    /// Whether no signal has arrived, as a closure for other threads.
-    var goesOn: @Sendable () -> Bool { { [interruption] in interruption.count.load(ordering: .relaxed) == 0 } }
+    /// Whether no signal has arrived, as a closure to be called between two captures: Ctrl-Z that is held stops this process there.
+    var goesOn: @Sendable () -> Bool {
+        { [interruption] in
+            StopSignal.release()
+            StopSignal.hold()
+            return interruption.count.load(ordering: .relaxed) == 0
+        }
+    }
 
+    /// Ctrl-Z that is held stops this process meanwhile.
+    ///
     /// - Parameter moment: A time on the clock of `now`. It may be in the past.
     /// - Returns: True at that moment; false if a signal arrived before.
     func wait(until moment: Int64) -> Bool {
+        StopSignal.release()
+        defer { StopSignal.hold() }
         let moment = DispatchTime(uptimeNanoseconds: UInt64(max(0, moment)))
         return interruption.semaphore.wait(timeout: moment) == .timedOut
     }

@@ -138,6 +138,7 @@ struct WatchCommand: ParsableCommand {
     func run() throws {
         // This comes first: a signal must not end the process before its ongoing reports are closed.
         let signals = try WatchSignals.taken()
+        StopSignal.hold()
         var run = try WatchRun(self, signals)
         let ending = run.watch()
         let lost = run.close()

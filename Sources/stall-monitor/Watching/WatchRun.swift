@@ -175,6 +175,7 @@ struct WatchRun {
     @discardableResult
     func close(isQuiet: Bool = false) -> Int {
         watcher.end()
+        StopSignal.release()
         let lost = reporter.close()
         if !isQuiet { view.close(after: Timestamp.now().nanoseconds(since: started), options.directory, lost: lost) }
         return lost
