@@ -55,6 +55,22 @@ struct ProcessFilesTests {
         #expect(!ProcessFiles.isKilled(byStatus: file.path + "-none"))
     }
 
+    /// The flags as the kernel shows them of a thread of a program (PF_RANDOMIZE, PF_FORKNOEXEC), and those that it adds.
+    @Test("A thread ends from the moment at which it takes the signal that kills it, and while its process dumps its core")
+    func exits() throws {
+        let file = FileManager.default.temporaryDirectory.appending(path: "stat-\(UUID())")
+        defer { try? FileManager.default.removeItem(at: file) }
+        func isExiting(_ flags: Int) throws -> Bool {
+            try Data("4711 (a) 0 (1 2) D 1 4711 4711 0 -1 \(flags) 1036 4 1036\n".utf8).write(to: file)
+            return ProcessFiles.isExiting(byStat: file.path)
+        }
+        #expect(try !isExiting(0x40_0040) && !isExiting(0))
+        let ends = [0x4, 0x8, 0x200, 0x400]
+        for flag in ends { #expect(try isExiting(0x40_0040 | flag)) }
+        #expect(!ProcessFiles.isExiting(byStat: file.path + "-none"))
+        #expect(!ProcessFiles(processID: getpid()).isEnding)
+    }
+
     @Test("There is no room for further threads some files before the limit: reports need descriptors, too")
     func openFiles() async {
         await #expect(processExitsWith: .success) {

@@ -53,16 +53,27 @@ struct ProcessFiles: Hashable, Sendable {
         var loaded: Bool
     }
 
-    /// Whether it is about to end: each of its threads has no program any more, or is killed. The first thread stays until the process's memory
-    /// is free, which takes seconds if that is much; others stay until they get a processor.
+    /// Whether it is about to end: each of its threads has no program any more, is killed, or ends. The first thread stays until the process's
+    /// memory is free, which takes seconds if that is much, and so does the writing of a core dump; others stay until they get a processor.
     var isEnding: Bool {
         guard let threads else { return false }
         return threads.allSatisfy { thread in
             let task = "\(directory)/task/\(thread)"
             var byte: CChar = 0
             if unsafe readlink("\(task)/exe", &byte, 1) < 0 && errno == ENOENT { return true }
-            return Self.isKilled(byStatus: "\(task)/status")
+            // In this order: a thread that takes the signal has the flag from then on.
+            return Self.isKilled(byStatus: "\(task)/status") || Self.isExiting(byStat: "\(task)/stat")
         }
+    }
+
+    /// Whether the thread with this file `/proc/PID/task/TID/stat` has taken a signal that ends its process, or has begun to exit. It may still have
+    /// its program, as while the kernel writes a core dump.
+    static func isExiting(byStat file: String) -> Bool {
+        guard let fields = readProcFile(file).map(statFields), fields.count > 6, let flags = UInt64(fields[6]) else {
+            return false
+        }
+        // PF_EXITING, PF_POSTCOREDUMP, PF_DUMPCORE and PF_SIGNALED, in the ninth field.
+        return flags & 0x60c != 0
     }
 
     /// Whether SIGKILL is pending for the thread with this file `/proc/PID/task/TID/status`. The kernel sends it to each thread of a process

@@ -46,6 +46,8 @@ final class WatchedProcess {
         (self.processID, files) = (processID, ProcessFiles(processID: processID))
         (self.options, self.reporter, self.hasBreakpoints, self.tell) = (options, reporter, hasBreakpoints, tell)
         process = try Self.open(processID, options)
+        // One that is followed and dumps its core would be found again each second.
+        if files.isEnding { throw CaptureError(.noSuchProcess) }
         let opened = process_watch_open_process(processID)
         handle = opened >= 0 ? opened : nil
         reporter.note(process)
@@ -144,7 +146,8 @@ final class WatchedProcess {
         if task.descriptor < 0 { task.descriptor = files.openTask() }
         // Counted before the list is read: a thread that starts meanwhile is found by the next scan.
         task.count = ProcessFiles.threadCount(inTask: task.descriptor)
-        guard !hasEnded else { return false }
+        // While a process dumps its core, all its threads stand still: that is no stall.
+        guard !hasEnded, !files.isEnding else { return false }
         if threads.values.first?.files.areRefused == true { giveUp() }
         guard let present = files.threads else { return true }
         if let now = files.program, now != program {
