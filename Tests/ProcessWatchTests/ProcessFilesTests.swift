@@ -56,7 +56,7 @@ struct ProcessFilesTests {
     }
 
     /// The flags as the kernel shows them of a thread of a program (PF_RANDOMIZE, PF_FORKNOEXEC), and those that it adds.
-    @Test("A thread ends from when it takes the signal that kills it, and while its process dumps its core")
+    @Test("A thread that has taken the signal that kills it ends, also while a core is dumped")
     func exits() throws {
         let file = FileManager.default.temporaryDirectory.appending(path: "stat-\(UUID())")
         defer { try? FileManager.default.removeItem(at: file) }
