@@ -25,11 +25,12 @@ import Glibc
     }
 
     func threads() throws(CaptureError) -> [ProcessThread] {
-        // Through the open directory: the process's number may belong to another process by now.
-        let directory = unsafe "/proc/thread-self/fd/\(stackcap_process_directory(handle))"
-        guard let numbers = ProcessThread.numbers(in: directory) else { throw CaptureError(.noSuchProcess) }
-        return numbers.map { ProcessThread(threadID: $0, in: directory) }
+        let directory = directory
+        return try ProcessThread.numbers(in: directory).map { ProcessThread(threadID: $0, in: directory) }
     }
+
+    /// The open one: the process's number may belong to another process by now.
+    private var directory: String { unsafe "/proc/thread-self/fd/\(stackcap_process_directory(handle))" }
 
     func capture(_ threadID: Int32, within deadline: Duration) -> Result<CapturedStack, CaptureError> {
         let end = stackcap_now_ns() &+ deadline.nanoseconds
@@ -38,7 +39,7 @@ import Glibc
         if case .failure(let error) = result, error.code == .processReplaced {
             result = attempt(threadID, until: end)
         }
-        return result.mapError { $0.explained(by: ProcessObstacle(processID: processID)) }
+        return result.mapError { $0.explained(by: ProcessObstacle(processID: processID, openedAs: directory)) }
     }
 
     private func attempt(_ threadID: Int32, until deadline: UInt64) -> Result<CapturedStack, CaptureError> {
@@ -88,13 +89,25 @@ extension CaptureError {
 /// Determines why a process's stacks cannot be captured from its files in `/proc`, which are more specific than an errno.
 private struct ProcessObstacle {
     let processID: Int32
+    private let directory: String
+    private let isOpen: Bool
+
+    /// Of the process that has the number now.
+    init(processID: Int32) {
+        (self.processID, directory, isOpen) = (processID, "/proc/\(processID)", false)
+    }
+
+    /// Of the process with this directory, which may have ended since it was opened.
+    init(processID: Int32, openedAs directory: String) {
+        (self.processID, self.directory, isOpen) = (processID, directory, true)
+    }
 
     /// The reason that is known before a capture is tried. Nil if nothing prevents it so far.
     func beforehand() -> CaptureError.Code? {
         if processID == getpid() { return .ownProcess }
-        guard processID > 0, let status = ProcessFile("/proc/\(processID)/status") else {
+        guard processID > 0, let status = ProcessFile("\(directory)/status") else {
             // Without a free descriptor no file of a living process can be read, either: its opening says so.
-            return unsafe processID > 0 && access("/proc/\(processID)", F_OK) == 0 ? nil : withoutFiles()
+            return unsafe processID > 0 && access(directory, F_OK) == 0 ? nil : withoutFiles()
         }
         if status.number(of: "Tgid") != Int(processID) { return .notAProcess }
         // A first thread that has ended is in state Z too, while other threads of the process live.
@@ -105,7 +118,7 @@ private struct ProcessObstacle {
 
     /// The cause of an errno that means "not permitted".
     func behindRefusal() -> CaptureError.Code {
-        guard let status = ProcessFile("/proc/\(processID)/status") else { return withoutFiles() }
+        guard let status = ProcessFile("\(directory)/status") else { return withoutFiles() }
         if let tracer = status.number(of: "TracerPid"), tracer != 0, mayReadMemory { return .alreadyTraced }
         // Real, effective and saved ids: ptrace(2) requires all of them to be the caller's.
         let users = status.words(of: "Uid").prefix(3).allSatisfy { $0 == String(getuid()) }
@@ -117,20 +130,20 @@ private struct ProcessObstacle {
 
     /// A process may exist without visible files: `/proc` can be mounted so that other users' processes are hidden.
     private func withoutFiles() -> CaptureError.Code {
-        if processID > 0, kill(processID, 0) != 0, errno == EPERM { return .otherUser }
+        if !isOpen, processID > 0, kill(processID, 0) != 0, errno == EPERM { return .otherUser }
         return .noSuchProcess
     }
 
     private var isKernelThread: Bool {
         let kernelThread: UInt = 0x0020_0000  // PF_KTHREAD, in the ninth field of /proc/PID/stat
-        guard let stat = ProcessFile("/proc/\(processID)/stat") else { return false }
+        guard let stat = ProcessFile("\(directory)/stat") else { return false }
         let fields = stat.text.split(separator: ")").last?.split(separator: " ") ?? []
         return fields.count > 6 && UInt(fields[6]).map { $0 & kernelThread != 0 } == true
     }
 
     /// Whether only stopping its threads is refused.
     private var mayReadMemory: Bool {
-        let file = unsafe open("/proc/\(processID)/mem", O_RDONLY | O_CLOEXEC)
+        let file = unsafe open("\(directory)/mem", O_RDONLY | O_CLOEXEC)
         if file >= 0 { close(file) }
         return file >= 0
     }
@@ -143,6 +156,6 @@ private struct ProcessObstacle {
     /// The files of a process that may not be dumped belong to root.
     private var isProtected: Bool {
         var status = stat()
-        return unsafe stat("/proc/\(processID)/mem", &status) == 0 && status.st_uid != getuid()
+        return unsafe stat("\(directory)/mem", &status) == 0 && status.st_uid != getuid()
     }
 }

@@ -41,7 +41,7 @@ public final class ProcessSampler: Sendable {
     /// The current threads, the process's first one first. That one may have ended before the others: then it has the state
     /// `Z`.
     ///
-    /// - Throws: `noSuchProcess` if the process has ended.
+    /// - Throws: `noSuchProcess` if the process has ended; `systemCallFailed`, for example, if this process has no descriptor left.
     public func threads() throws(CaptureError) -> [ProcessThread] {
         guard getpid() == owner else { throw CaptureError(.forked) }
         return try process.withLock { process throws(CaptureError) in try process.threads() }

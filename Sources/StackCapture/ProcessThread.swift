@@ -37,9 +37,14 @@ extension ProcessThread {
     }
 
     /// - Parameter directory: A `/proc/PID` path.
-    /// - Returns: The ids of its threads, the first thread's first, or nil if the process no longer exists.
-    static func numbers(in directory: String) -> [Int32]? {
-        guard let list = unsafe opendir("\(directory)/task") else { return nil }
+    /// - Returns: The ids of its threads, the first thread's first.
+    /// - Throws: `noSuchProcess` if the process no longer exists; another error if this process lacks what it takes to read the list.
+    static func numbers(in directory: String) throws(CaptureError) -> [Int32] {
+        guard let list = unsafe opendir("\(directory)/task") else {
+            let error = errno
+            guard [EMFILE, ENFILE, ENOMEM].contains(error) else { throw CaptureError(.noSuchProcess) }
+            throw CaptureError(.systemCallFailed, underlying: error)
+        }
         defer { unsafe _ = closedir(list) }
         var numbers: [Int32] = []
         while let entry = unsafe readdir(list) {
@@ -48,7 +53,8 @@ extension ProcessThread {
             }
             if let number = Int32(name) { numbers.append(number) }
         }
-        return numbers.isEmpty ? nil : numbers
+        guard !numbers.isEmpty else { throw CaptureError(.noSuchProcess) }
+        return numbers
     }
 }
 

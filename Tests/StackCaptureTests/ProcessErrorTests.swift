@@ -36,6 +36,56 @@ extension ProcessTests {
             }
         }
 
+        @Test("a living process that was opened before, if this one has no descriptor left since")
+        func withoutFurtherDescriptors() async {
+            await #expect(processExitsWith: .success) {
+                let target = try TargetProcess("threads", "1")
+                let sampler = try ProcessSampler(processID: target.processID)
+                let openFiles = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+                var limit = rlimit(rlim_cur: 0, rlim_max: 0)
+                try #require(unsafe setrlimit(openFiles, &limit) == 0)
+                let error = CaptureError(.systemCallFailed, underlying: EMFILE)
+                #expect(throws: error) { _ = try sampler.threads() }
+                #expect(throws: error) { _ = try sampler.captureAll() }
+            }
+        }
+
+        @Test(
+            "a process that has ended, although its number belongs to another one",
+            .enabled(if: chooseNextNumber(), "the number of a new process cannot be chosen")
+        )
+        func usedAgain() throws {
+            for _ in 0..<200 {
+                let target = try TargetProcess("threads", "1")
+                let (number, sampler) = (target.processID, try ProcessSampler(processID: target.processID))
+                target.send(SIGKILL)
+                _ = target.rest()
+                Self.chooseNextNumber(number)
+                let next = try TargetProcess("threads", "1")
+                // Another process, or a thread, may have been given the number first.
+                guard next.processID == number else { continue }
+                #expect(throws: CaptureError(.noSuchProcess)) { try sampler.capture(threadID: number).get() }
+                #expect(throws: CaptureError(.noSuchProcess)) { _ = try sampler.threads() }
+                #expect(try ProcessSampler(processID: number).threads().count == 2)
+                return
+            }
+            Issue.record("no process was given the number of the one before")
+        }
+
+        /// Makes the kernel give this number to the next process: proc(5), `/proc/sys/kernel/ns_last_pid`.
+        ///
+        /// - Parameter number: Nil: any.
+        /// - Returns: Whether that is permitted.
+        @discardableResult
+        private static func chooseNextNumber(_ number: Int32? = nil) -> Bool {
+            let path = "/proc/sys/kernel/ns_last_pid"
+            let text = number.map { "\($0 - 1)" } ?? procText(path)
+            let file = unsafe open(path, O_WRONLY | O_CLOEXEC)
+            guard file >= 0 else { return false }
+            defer { close(file) }
+            return unsafe write(file, text, text.utf8.count) > 0
+        }
+
         @Test("the calling process")
         func own() { #expect(code(getpid()) == .ownProcess) }
 

@@ -223,7 +223,7 @@ private final class Started {
 
     /// In the program itself: the loader and the C library do not wait by pause(2).
     private func isReady(_ threads: Int, _ state: Character) -> Bool {
-        let numbers = ProcessThread.numbers(in: "/proc/\(processID)") ?? []
+        let numbers = (try? ProcessThread.numbers(in: "/proc/\(processID)")) ?? []
         guard numbers.count == threads else { return false }
         return numbers.allSatisfy { number in
             let file = state == "S" ? "syscall" : "schedstat"
