@@ -153,12 +153,17 @@ bool stackcap_modules_bounds(const struct stackcap_modules *modules, uint64_t ad
     return true;
 }
 
+/// How far behind its file's header a mapping may be. The loader maps a file in one piece, which permissions divide into a few. A process can be
+/// made whose mappings, as many as 65,000, are all of one file: then each address would take that many steps.
+enum { MOST_PARTS = 1024 };
+
 /// The closest mapping below with the start of the same file: there is one for each time that the file is loaded.
 static struct stackcap_mapping *_Nullable header_of(const struct stackcap_modules *modules, struct stackcap_mapping *mapping) {
     if (!mapping->is_module)
         return NULL;
-    for (size_t i = (size_t)(mapping - modules->mappings) + 1; i-- > 0;) {
-        struct stackcap_mapping *at = &modules->mappings[i];
+    size_t index = (size_t)(mapping - modules->mappings);
+    for (size_t i = 0; i <= index && i <= MOST_PARTS; i++) {
+        struct stackcap_mapping *at = &modules->mappings[index - i];
         if (at->is_module && at->offset == 0 && at->inode == mapping->inode && at->device == mapping->device)
             return at;
     }

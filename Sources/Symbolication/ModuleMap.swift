@@ -23,11 +23,15 @@ struct ModuleMap: Sendable {
         self.init(parsing: readWholeFile(process.path + "/maps") ?? [])
     }
 
+    /// How far behind its file's header a mapping may be. The loader maps a file in one piece, which permissions divide into a few. A process can
+    /// be made whose mappings, as many as 65,000, are all of one file: then each address would take that many steps.
+    static let mostParts = 1024
+
     /// - Returns: The mapping with the start of the file, its ELF header, for the mapping around the address.
     func headerMapping(around address: UInt) -> Mapping? {
         guard let index = indexOfMapping(around: address), mappings[index].isModule else { return nil }
         let path = mappings[index].path
-        return mappings[...index].last { $0.path == path && $0.fileOffset == 0 }
+        return mappings[...index].suffix(Self.mostParts + 1).last { $0.fileOffset == 0 && $0.path == path }
     }
 
     func contains(_ address: UInt) -> Bool { indexOfMapping(around: address) != nil }

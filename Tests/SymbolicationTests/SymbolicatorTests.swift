@@ -297,6 +297,21 @@ struct ModuleMapTests {
         #expect(map.headerMapping(around: 0x7f00_0000_3000) == nil, "no file")
     }
 
+    @Test("it takes no mapping that is far away for the start of the file: all of a process may be of one file")
+    func farHeader() {
+        let parts = (0...ModuleMap.mostParts + 1).map { part in
+            let start = 0x10_0000 + part << 12
+            let numbers = [start, start + 0x1000, part << 12].map { String($0, radix: 16) }
+            return "\(numbers[0])-\(numbers[1]) r-xp \(numbers[2]) 08:01 42    /opt/parts\n"
+        }
+        let map = ModuleMap(parsing: Array(parts.joined().utf8))
+        func header(ofPart part: Int) -> UInt? {
+            map.headerMapping(around: 0x10_0000 + UInt(part) << 12)?.range.lowerBound
+        }
+        for part in [0, 1, ModuleMap.mostParts] { #expect(header(ofPart: part) == 0x10_0000) }
+        #expect(header(ofPart: ModuleMap.mostParts + 1) == nil && map.mappings.count == parts.count)
+    }
+
     @Test("of a file of any length no more than the limit is read")
     func limit() throws {
         let path = NSTemporaryDirectory() + "maps-\(UUID().uuidString)"
