@@ -44,7 +44,7 @@ package enum WatchNote: Sendable {
     /// Threads that may run a loop, although none was found for some seconds, and what each of them does. Other threads of the
     /// process have loops.
     case unjudged(processID: Int32, threads: [(name: String, what: String)], mainPolls: Bool)
-    /// Several threads wait for one epoll descriptor in turn: none of them runs a loop of its own.
+    /// Several threads wait for one descriptor in turn, of an epoll set or an io_uring: none of them runs a loop of its own.
     case sharedDescriptor(processID: Int32, descriptor: Int32, threads: Int)
     /// A loop is busy, and nothing shows whether it turns. Sent once for each loop. If there are breakpoints, none could be set on its thread.
     case unproven(processID: Int32, threadID: Int32, loop: String, hasBreakpoints: Bool)

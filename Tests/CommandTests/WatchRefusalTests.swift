@@ -172,7 +172,7 @@ struct WatchRefusalTests {
         let target = try RunningCommand("-u", "-c", Self.sharedSets, executable: python)
         #expect(try target.line() == "READY")
         let watch = try WatchRunning(["\(target.pid)"], directory: fixture.path)
-        try watch.waitForNote("2 threads of process \(target.pid) take turns at epoll descriptor")
+        try watch.waitForNote("2 threads of process \(target.pid) take turns at descriptor")
         try target.send("third\n")
         let (third, own) = (try #require(try target.line()), try #require(try target.line()))
         try watch.waitForNote("found a loop of process \(target.pid): thread \(own) ")

@@ -110,7 +110,7 @@ final class WatchView: Sendable {
                 + (threads.count > 8 ? " and \(threads.count - 8) more" : "") + (mainPolls ? remedyOfPolls : "") + "; "
                 + remedy(id)
         case .sharedDescriptor(let id, let descriptor, let threads):
-            "\(threads) threads of process \(id) take turns at epoll descriptor \(descriptor): none of them has a loop of its own, "
+            "\(threads) threads of process \(id) take turns at descriptor \(descriptor): none of them has a loop of its own, "
                 + "so they are not judged; " + remedy(id)
         case .unproven(let id, let thread, let loop, let hasBreakpoints):
             "thread \(thread) (\(loop)) of process \(id) is busy, and it is unknown whether its loop turns: only uninterrupted "
