@@ -201,12 +201,19 @@ struct PerfMapCache: Sendable {
         if isFinal { return map }
         if map != nil, let isValidUntil, now < isValidUntil { return map }
         guard let source = PerfMap.Source(of: process) else {
-            // The file of a process that has ended cannot be reached any more, but its stacks may get their names only now.
-            if process.executable != nil { (stamp, map) = (nil, nil) }
+            // The file of a process that has ended cannot be reached any more, but its stacks may get their names only now. If this process has no
+            // descriptor left, that says nothing about the file.
+            if process.executable != nil, Self.mayOpenFiles { (stamp, map) = (nil, nil) }
             return map
         }
         if source.stamp != stamp { (stamp, map) = (source.stamp, source.read()) }
         isValidUntil = .now + max(Self.leastValidity, min((.now - now) * 19, Self.greatestValidity))
         return map
+    }
+
+    private static var mayOpenFiles: Bool {
+        let file = unsafe open("/dev/null", O_RDONLY | O_CLOEXEC)
+        if file >= 0 { close(file) }
+        return file >= 0
     }
 }

@@ -233,6 +233,29 @@ struct PerfMapFileTests {
         #expect(cache.map(of: process, at: .now + .seconds(31))?.function(at: 0x2001)?.name == "later")
     }
 
+    @Test("While this process has no descriptor left, functions keep their names; without the file they have none")
+    func withoutDescriptors() async {
+        await #expect(processExitsWith: .success) {
+            let path = "/tmp/perf-\(getpid()).map"
+            defer { unsafe unlink(path) }
+            try Data("1000 10 made\n".utf8).write(to: URL(filePath: path))
+            try #require(unsafe chmod(path, 0o600) == 0)
+            let process = ProcessDirectory(processID: getpid())
+            var cache = PerfMapCache()
+            try #require(cache.map(of: process)?.function(at: 0x1001)?.name == "made")
+            let openFiles = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+            var usual = rlimit()
+            try #require(unsafe getrlimit(openFiles, &usual) == 0)
+            var none = rlimit(rlim_cur: 0, rlim_max: usual.rlim_max)
+            try #require(unsafe setrlimit(openFiles, &none) == 0)
+            let later = ContinuousClock.now + .seconds(31)
+            #expect(cache.map(of: process, at: later)?.function(at: 0x1001)?.name == "made")
+            try #require(unsafe setrlimit(openFiles, &usual) == 0)
+            unsafe unlink(path)
+            #expect(cache.map(of: process, at: later) == nil)
+        }
+    }
+
     @Test("Another user's file is not accepted", .enabled(if: getuid() == 0, "needs root"))
     func othersFile() {
         let name = with {
