@@ -82,7 +82,7 @@ struct ReportPublisher {
         // Waits a moment in any case: the writer may be working normally, and only the reporter be late.
         var moments = EngineParts.endPatience / .milliseconds(200)
         repeat {
-            isBehind = !writer.wait(until: .now + .milliseconds(200))
+            isBehind = !isIdle(within: .milliseconds(200))
             moments -= 1
         } while isBehind && !writer.hasGivenUp && moments > 0
         isSettled = true
@@ -110,12 +110,20 @@ struct ReportPublisher {
 
     /// Waits for the disk, if it works, and reports its faults.
     private mutating func listen() {
-        if !writer.status.hangs(at: .now), !isBehind || writer.status.isQuick {
-            isBehind = !writer.wait(until: .now + ReportWriter.writeTimeout)
+        var status = writer.status
+        // Also for a step that hangs by the clock: the process may have been stopped since the step began.
+        if !isBehind || (status.isQuick && !status.hangs(at: .now)) {
+            isBehind = !isIdle(within: ReportWriter.writeTimeout)
         }
-        let status = writer.status
+        status = writer.status
         // At the end the losses are reported once more, all together.
         faults.note(status, lost: isSettled ? 0 : lost(status))
+    }
+
+    /// Waits until the writer has tried everything. False after this time, in which the process was not stopped.
+    private func isIdle(within time: Duration) -> Bool {
+        var patience = time
+        return writer.wait(within: &patience)
     }
 
     private func lost(_ status: ReportWriter.Status) -> Int64 {

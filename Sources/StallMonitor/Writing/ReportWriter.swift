@@ -100,8 +100,8 @@ final class ReportWriter: Sendable {
     /// does. Returns whether it has ended.
     func join(within patience: inout Duration) -> Bool { thread?.join(within: &patience) ?? true }
 
-    /// Waits until everything given so far was tried. False at the deadline. One thread at a time.
-    func wait(until deadline: MonotonicInstant) -> Bool {
+    /// Waits until everything given so far was tried, as ``TickSemaphore/wait(within:)`` does. Returns whether it was. One thread at a time.
+    func wait(within patience: inout Duration) -> Bool {
         while true {
             let isIdle = state.withLock { state in
                 let isIdle = state.status.busy == nil && !state.queue.hasUntried
@@ -111,7 +111,7 @@ final class ReportWriter: Sendable {
             if isIdle { return true }
             // Writing a report is more important than a reporter that never waits for a disk.
             if !demandThread() { thread?.replace { carryOutSteps(onOwnThread: false) } }
-            guard answers.wait(until: deadline) else {
+            guard answers.wait(within: &patience) else {
                 state.withLock { $0.isAwaited = false }
                 return false
             }

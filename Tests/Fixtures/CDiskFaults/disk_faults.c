@@ -18,6 +18,7 @@ static atomic_bool took_half;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
 static bool hangs;
+static int hanging;
 static char watched[16];
 static char last_path[256];
 static _Atomic int64_t touches;
@@ -32,6 +33,13 @@ void disk_hang(bool value) {
     hangs = value;
     pthread_cond_broadcast(&released);
     pthread_mutex_unlock(&lock);
+}
+
+bool disk_hangs(void) {
+    pthread_mutex_lock(&lock);
+    bool value = hanging > 0;
+    pthread_mutex_unlock(&lock);
+    return value;
 }
 
 void disk_watch(const char *thread) {
@@ -130,7 +138,9 @@ int fsync(int file) {
     note("fsync");
     if (is_thread("stall-writer")) {
         pthread_mutex_lock(&lock);
+        hanging++;
         while (hangs) { pthread_cond_wait(&released, &lock); }
+        hanging--;
         pthread_mutex_unlock(&lock);
     }
     return fail(disk_fsync) ? -1 : (int)syscall(SYS_fsync, file);

@@ -155,6 +155,27 @@ extension Scene {
         print("lost: \(run?.lostWrites ?? -1), longest: \((run?.writing?.longestNs ?? 0) >= 2_000_000_000)")
     }
 
+    /// A disk that is slow, and a process that is stopped meanwhile for longer than a write may take.
+    func stopped() {
+        let monitor = start()
+        stall()
+        settle()
+        let before = events.ended.count
+        disk_hang(true)
+        while !disk_hangs() {
+            _ = try? worker.loop.performAndWait { usleep(150_000) }
+            for _ in 0..<500 where !disk_hangs() { usleep(10_000) }
+        }
+        _ = unsafe system("kill -STOP $PPID; sleep 4; kill -CONT $PPID")
+        // Whoever has waited for long enough gives up before the disk answers.
+        usleep(300_000)
+        disk_hang(false)
+        events.wait { $0.ended.count > before }
+        settle()
+        print(events.troubles, "missing: \(missing)")
+        monitor.stop()
+    }
+
     /// A disk that never responds again.
     func stopping() {
         let monitor = start()

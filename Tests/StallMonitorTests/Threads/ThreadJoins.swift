@@ -23,4 +23,8 @@ extension ReportWriter {
         var patience = max(.zero, deadline - .now)
         return join(within: &patience)
     }
+    func wait(until deadline: MonotonicInstant) -> Bool {
+        var patience = max(.zero, deadline - .now)
+        return wait(within: &patience)
+    }
 }

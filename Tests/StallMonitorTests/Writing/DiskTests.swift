@@ -58,6 +58,12 @@ struct DiskTests {
         )
     }
 
+    @Test("A process that is stopped while it writes does not report that its disk hangs")
+    func stopped() async throws {
+        let output = try await run("stopped")
+        #expect(output == ["[] missing: 0"])
+    }
+
     @Test("Stop returns even if the disk never answers, and says that reports are lost")
     func stopping() async throws {
         let output = try await run("hang-stop")

@@ -17,6 +17,8 @@ void disk_fail(enum disk_call call, int error);
 
 /// From now on fsync does not return; false releases the waiting calls.
 void disk_hang(bool hangs);
+/// Whether a call waits for that.
+bool disk_hangs(void);
 
 /// The number of times that the thread with this name opened a file
 /// outside of /proc, /sys and /dev, or wrote, renamed or synchronised one.
