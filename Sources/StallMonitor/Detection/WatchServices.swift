@@ -19,6 +19,8 @@ struct WatchServices {
     var lastResort: LastResort?
     /// How many stalls have begun: the number of the latest one.
     var stalls = 0
+    /// How long captures of all threads have taken since the watchdog last checked that it was not stopped.
+    private var captured = Duration.zero
 
     mutating func adopt(_ configuration: StallMonitor.Configuration) {
         countsTraced = configuration.countsTracedStalls
@@ -72,8 +74,17 @@ extension WatchServices {
     }
 
     /// The stacks of the other threads. Takes at most `time`, during which no loop is looked at.
-    func otherThreads(than thread: Int32?, within time: Duration) -> ThreadStacks? {
-        counted(\.costs) { stackSource.otherThreads(than: thread, within: time) }
+    mutating func otherThreads(than thread: Int32?, within time: Duration) -> ThreadStacks? {
+        let start = MonotonicInstant.now
+        // If it took longer, the process may have been stopped.
+        defer { captured += min(.now - start, time) }
+        return counted(\.costs) { stackSource.otherThreads(than: thread, within: time) }
+    }
+
+    /// How long the calls of ``otherThreads(than:within:)`` since the previous call of this have taken.
+    mutating func takeCaptured() -> Duration {
+        defer { captured = .zero }
+        return captured
     }
 
     /// The owners of the lock that the loop's thread waits for.

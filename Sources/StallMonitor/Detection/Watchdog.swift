@@ -224,10 +224,16 @@ struct WatchdogState: ~Copyable {
     }
 
     private mutating func findings(of watched: WatchedLoop, at time: MonotonicInstant) -> [StallFinding] {
-        services.record(selfCheck.step(at: time, tick: tick))
+        checkForStop(at: time)
         let excluded = watched.excludedTime.take(at: time, missed: selfCheck.missed, because: selfCheck.reason)
         let late = watched.excludedTime.lastMissed > watched.policy.rule.tick
         return watched.look(at: time, late: late, excluded: excluded)
+    }
+
+    /// Checks whether the process was stopped since the previous check, in the middle of a look.
+    private mutating func checkForStop(at time: MonotonicInstant) {
+        let captured = services.takeCaptured()
+        services.record(selfCheck.step(at: time, tick: tick, captured: captured))
     }
 
     private mutating func plan(_ isRound: Bool, _ candidates: [LookSchedule.Candidate]) {
@@ -237,7 +243,7 @@ struct WatchdogState: ~Copyable {
             services.live.refresh()
         }
         // This comes before `rest`, which restarts the account: otherwise a stop since the last step would be lost.
-        services.record(selfCheck.step(at: now, tick: tick))
+        checkForStop(at: now)
         selfCheck.rest(at: now)
         guard isRound else { return schedule.add(candidates, after: now) }
         schedule.planRound(after: now, tick: tick, reach: watchList.threshold, candidates: candidates)

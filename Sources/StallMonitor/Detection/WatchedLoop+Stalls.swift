@@ -119,7 +119,7 @@ extension WatchedLoop {
             pool: pool,
             busy: busyTime(stall.category, span, hasEnded: false),
             site: site,
-            others: others(stack, with: services),
+            others: others(stack, with: &services),
             lock: lock,
             watchdogCPU: standstill?.watchdogCPU,
             awaited: loop.awaited(at: stall.pulse),
@@ -143,7 +143,7 @@ extension WatchedLoop {
     }
 
     /// The stacks of the other threads, if the configuration requests them.
-    private func others(_ stack: StackOutcome, with services: WatchServices) -> ThreadStacks? {
+    private func others(_ stack: StackOutcome, with services: inout WatchServices) -> ThreadStacks? {
         guard stack.captured != nil, services.stackSource.capturesAllThreads else { return nil }
         return services.otherThreads(than: loop.thread?.id, within: policy.rule.tick)
     }

@@ -58,8 +58,11 @@ struct SelfCheck {
 
     /// Checks between two loops of one look, because a stop can also come then. A capture that waits for its thread is not a
     /// stop.
-    mutating func step(at time: MonotonicInstant, tick: Duration) -> [Absence] {
-        let absence = absence(since: mark, at: time, tick: max(.milliseconds(500), tick * 2))
+    ///
+    /// - Parameter captured: How much of the time since the previous step captures of all threads have taken.
+    mutating func step(at time: MonotonicInstant, tick: Duration, captured: Duration = .zero) -> [Absence] {
+        let due = min(time, mark + captured)
+        let absence = absence(since: due, at: time, tick: max(.milliseconds(500), tick * 2))
         return absence.map { [$0] } ?? []
     }
 

@@ -1,5 +1,8 @@
 import RunLoopKit
+import StackCapture
 import StallDetection
+import StallReports
+import Synchronization
 import Testing
 
 @testable import StallMonitor
@@ -52,6 +55,36 @@ struct LastResortTests {
             test.round.look()
             test.round.finish()
         }
+    }
+
+    @Test("the time in which the other threads' stacks are waited for before that is no stop of the process")
+    func capture() throws {
+        let isOver = Atomic(false)
+        // It takes no signal, and there is no stack of a thread that computes without it.
+        let computing = try MonitorThread(name: "computing") { while !isOver.load(ordering: .relaxed) {} }
+        let source = StackSource(signal: 52) { _ in }
+        var test = RoundUnderTest(source)
+        let loop = QuietLoop()
+        test.round.services.lastResort = LastResort(limit: .milliseconds(20), abortPatience: .seconds(60))
+        test.watch(loop, rule: StallRule(tick: .milliseconds(2), ticks: 3))
+        loop.leaveRest()
+        var notice: AbortNotice?
+        // This time limit only ends a hang.
+        let deadline = MonotonicInstant.now + .seconds(30)
+        while notice == nil, MonotonicInstant.now < deadline {
+            test.round.look()
+            for case .aborting(_, let announced) in test.takeNotices() { notice = announced }
+        }
+        isOver.store(true, ordering: .relaxed)
+        #expect(computing.join(by: .now + .seconds(60)))
+        let threads = try #require(notice?.threads)
+        #expect(threads.duration >= .milliseconds(900) && !threads.missing.isEmpty)
+        let pauses = test.ledger.snapshot.pauses
+        #expect((pauses.totals[.stopped]?.durationNs ?? 0) < 500_000_000, "\(pauses)")
+        loop.rest()
+        test.round.look()
+        test.round.finish()
+        source.invalidate()
     }
 
     @Test("a stall that has ended before its report was written is forgotten with the next one")

@@ -41,8 +41,11 @@ struct SelfCheckTests {
         #expect(selfCheck.missed > .seconds(90) && selfCheck.missed <= .seconds(100))
         // Also between two loops of one look.
         #expect(selfCheck.step(at: now + .seconds(100.1), tick: .milliseconds(50)).isEmpty)
+        // A capture that waits for its threads is no stop; a stop that comes during one is.
+        #expect(selfCheck.step(at: now + .seconds(110), tick: .milliseconds(50), captured: .seconds(9.9)).isEmpty)
         // The test's own thread may have waited for a processor for seconds, which is accounted for.
-        #expect(selfCheck.step(at: now + .seconds(200), tick: .milliseconds(50)).map(\.kind) == [.stopped])
+        let long = selfCheck.step(at: now + .seconds(200), tick: .milliseconds(50), captured: .seconds(9))
+        #expect(long.map(\.kind) == [.stopped])
     }
 
     @Test("A time of several ticks that nothing accounts for is missed")
