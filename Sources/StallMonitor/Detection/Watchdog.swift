@@ -138,7 +138,7 @@ struct WatchdogState: ~Copyable {
         let departures = woken.filter { !isPaused($0) }.compactMap { $0.departure(since: selfCheck.mark) }
         let first = (departures + [since].compactMap { $0 }).min()
         let (runnable, absences) = selfCheck.unpark(departure: first, at: time, tick: tick)
-        services.record(absences)
+        note(absences)
         for watched in woken { watchList.wake(watched, restedUntil: runnable, missed: missed) }
         (flagsTaken, missedAtFlags) = (time, selfCheck.missed)
         schedule = LookSchedule(first: time + tick)
@@ -151,7 +151,7 @@ struct WatchdogState: ~Copyable {
     /// - Returns: How much time had been missed before.
     mutating func catchUp(since: MonotonicInstant?) -> Duration {
         let missed = selfCheck.missed
-        if let since { services.record(selfCheck.wake(due: min(since, nextLook), at: .now, tick: tick)) }
+        if let since { note(selfCheck.wake(due: min(since, nextLook), at: .now, tick: tick)) }
         return missed
     }
 
@@ -170,7 +170,7 @@ struct WatchdogState: ~Copyable {
         let (woken, due) = (MonotonicInstant.now, nextLook)
         services.costs.update(at: woken)
         wakeRaised()
-        services.record(selfCheck.wake(due: due, at: woken, tick: tick))
+        note(selfCheck.wake(due: due, at: woken, tick: tick))
         missedAtFlags = selfCheck.missed
         let isRound = schedule.isRound(at: woken)
         let dueLoops = schedule.takeDue(at: woken).compactMap(watchList.loop(place:))
@@ -233,7 +233,19 @@ struct WatchdogState: ~Copyable {
     /// Checks whether the process was stopped since the previous check, in the middle of a look.
     private mutating func checkForStop(at time: MonotonicInstant) {
         let captured = services.takeCaptured()
-        services.record(selfCheck.step(at: time, tick: tick, captured: captured))
+        note(selfCheck.step(at: time, tick: tick, captured: captured))
+    }
+
+    /// Records times in which the process was stopped. They use up no limit of a scope.
+    private mutating func note(_ absences: [Absence]) {
+        services.record(absences)
+        // Monotonic time, by which limits are kept, is stopped with the machine.
+        let stops = absences.filter { ![.suspended, .clockStep].contains($0.kind) }
+        guard !stops.isEmpty else { return }
+        let scopes = watchList.all.flatMap(\.excludedTime.scopes)
+        // Most scopes belong to many loops.
+        let distinct = Dictionary(scopes.map { (ObjectIdentifier($0), $0) }) { first, _ in first }
+        for stop in stops { for scope in distinct.values { scope.extend(by: stop.length) } }
     }
 
     private mutating func plan(_ isRound: Bool, _ candidates: [LookSchedule.Candidate]) {

@@ -18,7 +18,8 @@ extension StallMonitor {
     /// Any thread; takes locks briefly and reads the clock twice. Without a running monitor it only runs the work.
     ///
     /// - Parameters:
-    ///   - limit: Counted from now on; nothing is covered after it. Not negative.
+    ///   - limit: Counted from now on; nothing is covered after it. Not negative. Time in which the whole process is stopped does not
+    ///     use it up.
     ///   - work: Runs at once, on the calling thread.
     public func expectSlow<Result, Failure: Error>(
         for limit: Duration,
@@ -116,6 +117,12 @@ final class ExpectedSlowness: Sendable {
         count(kind, added)
     }
 
+    /// Makes a stop of the process, which the watchdog has found just now, use up no scope's limit. A scope that another thread opens or
+    /// closes just now is left as it is: the watchdog must not wait for it.
+    func extend(by stop: Duration) {
+        _ = state.withLockIfAvailable { $0.time.extend(by: stop, until: .now) }
+    }
+
     /// How long a scope has been open so far. Nil while another thread opens or closes one: that may be the stalled thread,
     /// stopped at this point, and the watchdog must not wait for it.
     func covered(until time: MonotonicInstant) -> Duration? {
@@ -132,20 +139,29 @@ final class ExpectedSlowness: Sendable {
 struct CoveredTime: Sendable {
     private var settled = Duration.zero
     private var settledAt = MonotonicInstant(nanoseconds: 0)
-    private var open: [(id: UInt64, limit: MonotonicInstant)] = []
+    private var open: [(id: UInt64, since: MonotonicInstant, limit: MonotonicInstant)] = []
     private var opened: UInt64 = 0
 
     /// Opens a scope. Scopes may overlap in any way.
     mutating func open(at time: MonotonicInstant, until limit: MonotonicInstant) -> UInt64 {
         settle(at: time)
         opened += 1
-        open.append((opened, limit))
+        open.append((opened, time, limit))
         return opened
     }
 
     mutating func close(_ id: UInt64, at time: MonotonicInstant) {
         settle(at: time)
         if let index = open.lastIndex(where: { $0.id == id }) { open.remove(at: index) }
+    }
+
+    /// Moves the limits of the scopes that were open during a stop that ended shortly before `time`.
+    mutating func extend(by stop: Duration, until time: MonotonicInstant) {
+        // A scope opened after the stop is far from its middle; one opened just before it may seem to begin in it.
+        let (start, middle) = (time.advanced(by: .zero - stop), time.advanced(by: .zero - stop / 2))
+        for index in open.indices where open[index].since <= middle && open[index].limit >= start {
+            open[index].limit = open[index].limit + stop
+        }
     }
 
     /// All the time covered until `time`, which must not be before the latest opening or closing.
@@ -168,7 +184,7 @@ struct CoveredTime: Sendable {
 /// Measures the excluded time between the looks at one loop. Each source of excluded time has a running total; this remembers the
 /// totals of the previous look. Confined to the watchdog's thread.
 struct ExcludedTimeMeter {
-    private let scopes: [ExpectedSlowness]
+    let scopes: [ExpectedSlowness]
     private var seen: [Duration]
     private var missedSeen = Duration.zero
     /// The first look since which some source could not be read. Nil if all have been read.

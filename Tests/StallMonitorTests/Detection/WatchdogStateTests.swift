@@ -334,6 +334,27 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
+    @Test("A stop of the process lengthens a scope of several loops by its length, once")
+    func stopInAScope() {
+        let scope = ExpectedSlowness(ledger: WatchdogLedger())
+        var test = RoundUnderTest()
+        for loop in [QuietLoop(), QuietLoop("other")] {
+            test.watch(loop, scopes: [scope])
+            loop.leaveRest()
+        }
+        let start = MonotonicInstant.now
+        test.round.look()
+        let number = scope.open(for: .seconds(10))
+        // Nothing runs meanwhile, as if the process was stopped.
+        _ = stallInSleep(3_000)
+        test.round.look()
+        let elapsed = MonotonicInstant.now - start
+        let covered = scope.covered(until: start + .seconds(3600)) ?? .zero
+        #expect(covered >= .seconds(12.9) && covered <= .seconds(10) + elapsed, "\(covered) \(elapsed)")
+        scope.close(number)
+        test.round.finish()
+    }
+
     @Test("A stop of the process while a tracer is attached to a stalled loop's thread is left out once, not twice")
     func stopWithTracer() throws {
         let number = Mutex<Int32?>(nil)

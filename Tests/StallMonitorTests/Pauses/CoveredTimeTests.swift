@@ -48,6 +48,21 @@ struct CoveredTimeTests {
         #expect(time.total(until: at(2_000)) == .milliseconds(300))
     }
 
+    @Test("A stop of the process lengthens the scopes that were open then, and no others")
+    mutating func stop() {
+        let during = time.open(at: at(0), until: at(5_000))
+        time.extend(by: .seconds(10), until: at(11_000))
+        #expect(time.total(until: at(14_000)) == .seconds(14) && time.total(until: at(20_000)) == .seconds(15))
+        time.close(during, at: at(20_000))
+        let after = time.open(at: at(23_000), until: at(23_100))
+        time.extend(by: .seconds(3), until: at(23_050))
+        #expect(time.total(until: at(30_000)) == .seconds(15.1))
+        time.close(after, at: at(30_000))
+        _ = time.open(at: at(40_000), until: at(40_100))
+        time.extend(by: .seconds(3), until: at(44_000))
+        #expect(time.total(until: at(50_000)) == .seconds(15.2))
+    }
+
     @Test("How much was covered before a moment is known exactly until a scope is opened or closed, then as the least")
     mutating func least() {
         let scope = time.open(at: at(100), until: at(1_000))
