@@ -63,7 +63,7 @@ struct Engine: Sendable {
     func allowStart(_ grace: Duration) {
         guard grace > .zero else { return }
         _ = startup.open(for: grace)
-        ledger.update { $0.pauses.sum(.startup, lasting: grace) }
+        ledger.update { $0.startup = (since: MonotonicInstant.now, grace: grace) }
     }
 
     /// Lets the watchdog close its stalls and end. Any thread; returns at once.

@@ -22,6 +22,8 @@ final class WatchdogLedger: Sendable {
         /// Processes that were watched from outside. The latest is last.
         var targets: [ProcessIdentity] = []
         var pauses = PauseTally()
+        /// When the startup grace began, and how long it is. Nil without one.
+        var startup: (since: MonotonicInstant, grace: Duration)?
         /// Dismissed candidates, by reason.
         var dismissed: [PauseKind: Int64] = [:]
         /// The ongoing stalls, keyed by their numbers: which loop, and the length at its latest look, as in reports. Without long
@@ -118,6 +120,13 @@ extension WatchdogLedger.Counts {
         watches.values.reduce(into: past) { totals, watch in
             totals[watch.name] = totals[watch.name, default: .init()] + watch.total(at: time)
         }
+    }
+
+    /// The pauses until `time`, with as much of the startup grace as is over.
+    func pauses(until time: MonotonicInstant) -> PauseTally {
+        var tally = pauses
+        if let startup { tally.sum(.startup, lasting: min(startup.grace, max(.zero, time - startup.since))) }
+        return tally
     }
 
     /// Counts a capture by its outcome.

@@ -51,7 +51,7 @@ struct RunLog {
         )
         record.updatedMonotonicNs = now.nanoseconds
         record.targets = counts.targets.isEmpty ? nil : counts.targets
-        addPauses(counts, to: &record)
+        addPauses(counts, at: now, to: &record)
         addOwnCost(to: &record, publisher, counts)
         return record
     }
@@ -80,9 +80,9 @@ struct RunLog {
         return name
     }
 
-    private func addPauses(_ counts: WatchdogLedger.Counts, to record: inout RunRecord) {
-        record.pauses = counts.pauses.count
-        record.pauseLog = counts.pauses.log
+    private func addPauses(_ counts: WatchdogLedger.Counts, at time: MonotonicInstant, to record: inout RunRecord) {
+        let pauses = counts.pauses(until: time)
+        (record.pauses, record.pauseLog) = (pauses.count, pauses.log)
         record.dismissed = Dictionary(uniqueKeysWithValues: counts.dismissed.map { ($0.rawValue, $1) })
         record.disarmed = disarmed?.message
     }

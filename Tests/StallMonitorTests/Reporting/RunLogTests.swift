@@ -50,6 +50,16 @@ struct RunLogTests {
         #expect(record.dismissed == ["frozen": 2] && record.disarmed == nil)
     }
 
+    @Test("Of the startup grace it has no more than what is over")
+    func startup() throws {
+        let start = MonotonicInstant.now
+        parts.ledger.update { $0.startup = (since: start, grace: .seconds(3600)) }
+        let total = try #require(try record().pauseLog?.totals["startup"])
+        #expect(total.count == 1 && total.durationNs <= (MonotonicInstant.now - start).nanoseconds)
+        let counts = parts.ledger.snapshot
+        #expect(counts.pauses(until: start + .seconds(7200)).totals[.startup]?.durationNs == 3_600_000_000_000)
+    }
+
     @Test("It is written at once for changes in what is watched; while loops come and go all the time, once a second")
     func pace() {
         var (pace, time, writes) = (RecordPace(), MonotonicInstant(nanoseconds: 1_000_000_000_000), 0)
