@@ -20,7 +20,7 @@ struct WatchServices {
     /// How many stalls have begun: the number of the latest one.
     var stalls = 0
     /// How long captures of all threads have taken since the watchdog last checked that it was not stopped.
-    private var captured = Duration.zero
+    private(set) var captured = Duration.zero
 
     mutating func adopt(_ configuration: StallMonitor.Configuration) {
         countsTraced = configuration.countsTracedStalls

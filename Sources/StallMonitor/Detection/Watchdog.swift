@@ -2,6 +2,7 @@ import Locking
 import RunLoopKit
 import StallDetection
 import StallDiagnosis
+import StallReports
 import Synchronization
 
 /// The thread that looks at all watched loops.
