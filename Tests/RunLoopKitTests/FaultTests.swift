@@ -58,6 +58,14 @@ struct FaultTests {
         #expect(try scenario("closed-beside-clock") == ["clocks: 2", "no spin: true"])
     }
 
+    @Test("R25, R49, R58: a loop that finds its set closed as it adds to it says so, and speaks of no shortage")
+    func closedBeforeAdding() throws {
+        let program = try Fixture.directory() + "/FaultFixture"
+        let run = try Fixture.run(command: "{ timeout 450 '\(program)' closed-before-adding 2>&1; }")
+        let warning = "RunLoopKit: a loop's descriptors were closed: it makes new ones"
+        #expect(run.lines == [warning, "members: [4]", "served"])
+    }
+
     @Test("R25: epoll sets of other code that have got a loop's numbers keep their members")
     func takenBySets() throws {
         #expect(try scenario("taken-by-sets") == ["true, true", "members: [1, 1]", "members: [1, 1]"])

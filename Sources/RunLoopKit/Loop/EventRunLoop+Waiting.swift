@@ -153,19 +153,29 @@ extension EventRunLoop {
     /// descriptors left.
     private func prepareToWait(in mode: LoopMode) -> Bool {
         mode.poller.giveUpIfLost(wake)
-        if !mode.poller.isOpen {
-            do {
-                try mode.withDescriptors { descriptors, poller throws(RunLoopError) in
-                    try descriptors.openSet(of: poller, for: wake)
-                }
-            } catch {
-                LoopWarning.outOfResources.make()
-                return false
-            }
+        // The loop may find that a program has closed the set only when it adds to it. It then makes another one at once: threads that
+        // wake it signal in the set that it has when it goes to sleep.
+        for _ in 0..<2 {
+            guard openSet(of: mode) else { return false }
+            if missesMainQueue(mode) { mainQueue.watch(in: mode) }
+            if mode.timerOutlook.hasWallClockTimers { clockWatch.watch(in: mode, losses: wake.losses) }
+            if mode.poller.isOpen { break }
         }
-        if missesMainQueue(mode) { mainQueue.watch(in: mode) }
-        if mode.timerOutlook.hasWallClockTimers { clockWatch.watch(in: mode, losses: wake.losses) }
         return true
+    }
+
+    /// False if the process has no descriptors left.
+    private func openSet(of mode: LoopMode) -> Bool {
+        guard !mode.poller.isOpen else { return true }
+        do {
+            try mode.withDescriptors { descriptors, poller throws(RunLoopError) in
+                try descriptors.openSet(of: poller, for: wake)
+            }
+            return true
+        } catch {
+            LoopWarning.outOfResources.make()
+            return false
+        }
     }
 
     /// Polls the kernel without waiting; returns whether that was a harvest.

@@ -43,7 +43,9 @@ final class MainQueue: Sendable {
         let eventfd = run_loop_main_queue_eventfd()
         let events = EPOLLIN.rawValue | EPOLLET.rawValue
         guard eventfd >= 0, mode.addOwn(eventfd, events: events, token: Poller.mainQueueToken) == nil else {
-            return LoopWarning.mainQueueUnwatched.make()
+            // If the set was found closed, there is no shortage: that has its own warning, and the next set takes the eventfd.
+            if mode.poller.isOpen { LoopWarning.mainQueueUnwatched.make() }
+            return
         }
         mode.poller.watchesMainQueue.store(true, ordering: .relaxed)
         watchers.add(1, ordering: .relaxed)

@@ -143,6 +143,25 @@ func closedBesideClock() {
     say("no spin: \(faults_waits() - waits <= 10)")
 }
 
+/// The set, made for a source, is closed before the loop adds the main queue and the wall clock to it.
+func closedBeforeAdding() {
+    let loop = EventRunLoop.main
+    var ends: [Int32] = [0, 0]
+    guard unsafe pipe(&ends) == 0 else { return say("no pipe") }
+    try? loop.add(DescriptorSource(descriptor: ends[0]) { _, _ in })
+    loop.add(EventTimer(atWallClock: .now.advanced(by: .seconds(3600))) { _ in })
+    guard let set = descriptors(of: "eventpoll").first else { return say("none") }
+    close(set)
+    loop.run(for: .milliseconds(1))
+    // The wake descriptor, the source, the main queue, the clock.
+    say("members: \(descriptors(of: "eventpoll").map { members(ofSet: $0) })")
+    DispatchQueue.main.async {
+        say("served")
+        loop.stop()
+    }
+    loop.run(for: .seconds(60))
+}
+
 /// timerfd_settime(2) as in sys/timerfd.h, which the module of the C library does not include.
 @_silgen_name("timerfd_settime")
 private func setTimer(

@@ -147,7 +147,9 @@ final class ClockWatch: Sendable {
         let events = EPOLLIN.rawValue | EPOLLET.rawValue
         let failure = fd < 0 ? EMFILE : mode.addOwn(fd, events: events, token: Poller.clockToken)
         guard let failure else { return mode.poller.watchesClock.store(true, ordering: .relaxed) }
-        if failure == EBADF, mode.poller.isOpen { timerfd.store(-1, ordering: .relaxed) }
+        // If the set was found closed, there is no shortage: that has its own warning, and the next set takes the descriptor.
+        guard mode.poller.isOpen else { return }
+        if failure == EBADF { timerfd.store(-1, ordering: .relaxed) }
         LoopWarning.cannotWatchClock.make()
     }
 }
