@@ -23,7 +23,7 @@ final class PortReceiver: Sendable {
         let mode: EventRunLoop.Mode
         /// Adds the listening source to the mode again after a pause.
         var retry: EventTimer?
-        /// Why not all sources could be added. It is returned to the caller.
+        /// Why not all sources could be added. It is returned to the caller; if there is none, a warning is printed.
         fileprivate var failure: RunLoopError?
     }
 
@@ -71,7 +71,8 @@ final class PortReceiver: Sendable {
     func makeAnchor() -> EventSource {
         let anchor = EventSource(
             onSchedule: { loop, mode in self.followAnchor(on: loop, mode) },
-            onCancel: { loop, mode in self.followAnchor(on: loop, mode) }
+            onCancel: { loop, mode in self.followAnchor(on: loop, mode) },
+            onNewCommon: { loop, mode in self.warnOfFailure(on: loop, mode) }
         ) { _ in }
         state.withLock { $0.anchor = anchor }
         return anchor
@@ -110,6 +111,13 @@ extension PortReceiver {
             guard loop.contains(anchor, in: mode) else { return state.leave(loop, mode, place) }
             if state.index(of: loop, mode) == nil { state.enter(loop, mode, place) }
         }
+    }
+
+    /// For a mode that became common: no caller gets the error.
+    private func warnOfFailure(on loop: EventRunLoop, _ mode: EventRunLoop.Mode) {
+        guard let failure = takeFailure(on: loop, mode) else { return }
+        // A loop or a port that is ending at this moment has nothing to serve.
+        if failure.code != .loopEnded, failure.code != .itemInvalid { LoopWarning.portNotInCommonMode.make() }
     }
 
     /// Why the latest addition to a mode failed; for the common mode, to one of the loop's modes.

@@ -33,6 +33,14 @@ struct ModeTests {
         #expect(run.lines == [warning, "left out: true"])
     }
 
+    @Test("R6, R54: a port that cannot be watched in a mode as it becomes common is not silent: a warning says so")
+    func portNotServed() throws {
+        let program = try Fixture.directory() + "/RunLoopFixture"
+        let run = try Fixture.run(command: "{ timeout 60 '\(program)' common-mode-refuses-port 2>&1; }")
+        let warning = "RunLoopKit: a port is not served in a mode that became common: it cannot be watched there"
+        #expect(run.lines == [warning, "connections: 1, in the mode: true"])
+    }
+
     @Test("R6: an item in common is in every common mode, present and future; removing it reverses that")
     func commonItems() async {
         let (added, removed) = await onLoopThread { loop in

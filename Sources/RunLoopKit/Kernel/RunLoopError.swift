@@ -97,7 +97,7 @@ package func trap(_ text: String, file: StaticString, line: UInt) -> Never {
 }
 
 /// An error or a shortage that the loop survives. Printed on stderr once per process, not each time.
-enum LoopWarning: UInt32 {
+package enum LoopWarning: UInt32 {
     case commonIsNoMode
     case loopEnded
     case itemInvalid
@@ -110,6 +110,7 @@ enum LoopWarning: UInt32 {
     case mainQueueForked
     case loopOfParent
     case notInCommonMode
+    case portNotInCommonMode
 
     init(_ error: RunLoopError) {
         switch error.code {
@@ -123,7 +124,7 @@ enum LoopWarning: UInt32 {
     /// One bit for each warning that was printed.
     private static let made = Atomic<UInt32>(0)
 
-    func make() {
+    package func make() {
         let bit: UInt32 = 1 << rawValue
         guard LoopWarning.made.bitwiseOr(bit, ordering: .relaxed).oldValue & bit == 0 else { return }
         // A static string ends with a NUL.
@@ -144,6 +145,7 @@ enum LoopWarning: UInt32 {
         case .mainQueueForked: "the main queue is not served in a forked child"
         case .loopOfParent: "a call was ignored: the loop's thread is the parent's"
         case .notInCommonMode: "a descriptor source was left out of a mode that became common"
+        case .portNotInCommonMode: "a port is not served in a mode that became common: it cannot be watched there"
         }
     }
 }

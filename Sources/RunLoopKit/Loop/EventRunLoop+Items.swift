@@ -53,7 +53,7 @@ extension EventRunLoop {
     /// even on a loop that sleeps in the mode. Any thread.
     ///
     /// A descriptor source that the mode cannot take, for example because another source watches the descriptor there, is left out, with
-    /// one warning on stderr.
+    /// one warning on stderr. So are the descriptors of a port.
     public func addCommonMode(_ mode: Mode) {
         guard mode != .common else { return }
         if isOfParent { return LoopWarning.loopOfParent.make() }
@@ -75,7 +75,10 @@ extension EventRunLoop {
         }
         guard let added else { return }
         if !added.isComplete { LoopWarning.notInCommonMode.make() }
-        for item in added.entered { item.didAttach(to: added.target, of: self) }
+        for item in added.entered {
+            item.didAttach(to: added.target, of: self)
+            item.didAttachToNewCommon(added.target, of: self)
+        }
         blocks.modesChanged()
         requests.modesChanged()
         // The mode now serves what waits for the common modes, and on main the main queue, which its epoll set lacks. On its own

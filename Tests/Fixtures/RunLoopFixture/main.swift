@@ -382,6 +382,21 @@ func commonModeRefuses() throws {
     say("left out: \(!loop.contains(common, in: "late") && loop.contains(common))")
 }
 
+/// A mode with a source for the descriptor of a port's connection cannot take the port's.
+func commonModeRefusesPort() throws {
+    let loop = EventRunLoop.current
+    let port = LocalPort { _ in }
+    try loop.add(port, to: .common)
+    // The connection's two ends get the least numbers that are free.
+    let numbers = (0..<2).map { _ in dup(0) }
+    for number in numbers { close(number) }
+    let remote = try RemotePort(to: port)
+    for number in numbers { try loop.add(DescriptorSource(descriptor: number) { _, _ in }, to: "late") }
+    loop.addCommonMode("late")
+    say("connections: \(port.connectionCount), in the mode: \(loop.contains(port, in: "late"))")
+    withExtendedLifetime(remote) {}
+}
+
 /// R2: the descriptors that remain of threads with loops.
 func threads() {
     burst()
@@ -440,6 +455,7 @@ case "worker-stack": workerStack()
 case "threads": threads()
 case "no-descriptors": noDescriptors()
 case "common-mode-refuses": try commonModeRefuses()
+case "common-mode-refuses-port": try commonModeRefusesPort()
 case "clock-steps": clockSteps()
 case "no-clock-descriptor": noClockDescriptor()
 case "idle": idle()

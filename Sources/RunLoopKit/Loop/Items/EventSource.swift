@@ -16,6 +16,7 @@ public final class EventSource: Sendable {
     public let order: Int
     private let onSchedule: Notice?
     private let onCancel: Notice?
+    private let onNewCommon: Notice?
     private let state: ForkSafeMutex<State>
     /// The sequence number of the current signal, counted over all sources. Written under `state`'s lock. A pass that sorts by
     /// it may read either of two successive signals; both are valid.
@@ -47,15 +48,27 @@ public final class EventSource: Sendable {
     ///   - onSchedule: Called on the adding thread after the source was added to a mode of a loop.
     ///   - onCancel: Called after it was removed: by removal, invalidation, or the end of the loop's thread.
     ///   - callback: Called on a loop's thread; never on two at once.
-    public init(
+    public convenience init(
         order: Int = 0,
         onSchedule: Notice? = nil,
         onCancel: Notice? = nil,
         _ callback: @escaping Callback
     ) {
+        self.init(order: order, onSchedule: onSchedule, onCancel: onCancel, onNewCommon: nil, callback)
+    }
+
+    /// - Parameter onNewCommon: Called after `onSchedule` if the source was added because the mode became common: nobody waits for an error.
+    package init(
+        order: Int = 0,
+        onSchedule: Notice?,
+        onCancel: Notice?,
+        onNewCommon: Notice?,
+        _ callback: @escaping Callback
+    ) {
         self.order = order
         self.onSchedule = onSchedule
         self.onCancel = onCancel
+        self.onNewCommon = onNewCommon
         state = ForkSafeMutex(State(perform: Boxed(call: callback)))
     }
 
@@ -208,5 +221,9 @@ extension EventSource: LoopItem {
 
     func didDetach(from mode: LoopMode, of loop: EventRunLoop) {
         onCancel?(loop, EventRunLoop.Mode(mode.name))
+    }
+
+    func didAttachToNewCommon(_ mode: LoopMode, of loop: EventRunLoop) {
+        onNewCommon?(loop, EventRunLoop.Mode(mode.name))
     }
 }

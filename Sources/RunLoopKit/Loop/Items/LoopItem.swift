@@ -15,11 +15,14 @@ protocol LoopItem: AnyObject, Sendable {
     /// Called after a successful `attach` or `detach`, outside all locks, once per loop and mode (R33).
     func didAttach(to mode: LoopMode, of loop: EventRunLoop)
     func didDetach(from mode: LoopMode, of loop: EventRunLoop)
+    /// Called after `didAttach` if the item was attached because the mode became common.
+    func didAttachToNewCommon(_ mode: LoopMode, of loop: EventRunLoop)
 }
 
 extension LoopItem {
     func didAttach(to mode: LoopMode, of loop: EventRunLoop) {}
     func didDetach(from mode: LoopMode, of loop: EventRunLoop) {}
+    func didAttachToNewCommon(_ mode: LoopMode, of loop: EventRunLoop) {}
 }
 
 /// The place of an item: one loop's mode, with the data by which the item's kind finds itself there.
