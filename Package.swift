@@ -119,7 +119,7 @@ let programs = targets([
     "ConcurrencyFixture": ["RunLoopKit"],
     "DiskFixture": ["CDiskFaults", "RunLoopKit", "StallMonitor", "StallReading", "StallReports"],
     "FaultFixture": ["CFaults", "CRunLoopShims", "RunLoopKit"],
-    "ForkFixture": ["CFaults", "CRunLoopShims", "RunLoopKit", "RunLoopPorts"],
+    "ForkFixture": ["CFaults", "CRunLoopShims", "Locking", "RunLoopKit", "RunLoopPorts"],
     "LoopChurn": ["CFaults", "RunLoopKit"],
     "LoopCounts": ["CAllocations", "RunLoopKit", "RunLoopPorts"],
     "LoopDifferential": ["CFoundationRunLoop", "RunLoopKit"],

@@ -25,9 +25,14 @@ void run_loop_futex_wake(void *word, int32_t count) {
 }
 
 _Noreturn void run_loop_trap_relocking(void) {
+    // In a forked child it may be a new thread that has got the stack, and with it the thread pointer, of one that held the lock.
     run_loop_warn(
-        "Fatal error: a call came while the same thread was in the middle of another one, whose lock it holds. "
-        "In a signal handler nothing of RunLoopKit or StallMonitor may be called but EventRunLoop.wakeUp().");
+        run_loop_generation() == 0
+            ? "Fatal error: a call came while the same thread was in the middle of another one, whose lock it holds. "
+              "In a signal handler nothing of RunLoopKit or StallMonitor may be called but EventRunLoop.wakeUp()."
+            : "Fatal error: a call in a forked child needs a lock that is never released. A thread of the parent held it at the fork: "
+              "fork before other threads run, or call exec. Or this thread was in the middle of another call: "
+              "in a signal handler nothing of RunLoopKit or StallMonitor may be called but EventRunLoop.wakeUp().");
     __builtin_trap();
 }
 

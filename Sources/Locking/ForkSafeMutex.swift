@@ -9,7 +9,8 @@ public import Synchronization
 /// ends the process. This lock identifies a thread by its thread pointer, which a fork does not change.
 ///
 /// It identifies the thread for one reason: a thread that takes a lock it already holds, in a signal handler, would wait for
-/// itself forever. Instead it traps with a message.
+/// itself forever. Instead it traps with a message. A lock that another thread holds at a fork stays held in the child. Whoever takes it
+/// there waits forever, but for a new thread that has got the other one's stack, and so its thread pointer: that one traps.
 ///
 /// Sendable: the value is accessed only in `withLock`, by the one thread that holds the lock.
 public struct ForkSafeMutex<Value: ~Copyable>: ~Copyable, @unchecked Sendable {

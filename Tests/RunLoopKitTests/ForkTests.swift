@@ -104,6 +104,16 @@ struct ForkTests {
         #expect(try scenario("task-pool") == child + parent)
     }
 
+    @Test("A child's new thread with the stack of a parent's that held a lock ends with a message about the fork")
+    func lockHeld() throws {
+        let program = try Fixture.directory() + "/ForkFixture"
+        let run = try Fixture.run(command: "{ timeout 450 '\(program)' lock-held 2>&1; }")
+        #expect(run.lines.first == "same thread pointer: true")
+        #expect(run.lines.contains { $0.contains("A thread of the parent held it at the fork") })
+        // SIGILL or SIGTRAP, depending on the processor.
+        #expect(["child: signal 4", "child: signal 5"].contains(run.lines.last))
+    }
+
     @Test("R1: a child's child has a working loop, too")
     func grandchild() throws {
         #expect(try scenario("grandchild") == works + ["child: exit 0", "child: exit 0"])

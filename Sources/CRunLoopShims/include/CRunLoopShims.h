@@ -83,7 +83,8 @@ bool event_run_loop_wait_for_a_worker_to_end(void *word, uint32_t seen, uint64_t
 /// Wakes `count` of the threads that sleep on `word`. Async-signal-safe; does not change errno.
 void run_loop_futex_wake(void *word, int32_t count);
 
-/// Prints on stderr that a thread tried to take a lock that it already holds, and ends the process. Async-signal-safe.
+/// Prints on stderr that a thread tried to take a lock that it already holds, or, in a forked child, that a parent's thread with the
+/// same thread pointer held at the fork, and ends the process. Async-signal-safe.
 _Noreturn void run_loop_trap_relocking(void);
 
 /// The calling thread's thread pointer: even, not zero, different from that of every other live thread, and unchanged by a

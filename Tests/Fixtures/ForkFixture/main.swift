@@ -2,6 +2,7 @@ import CFaults
 import CRunLoopShims
 import Dispatch
 import Glibc
+import Locking
 import RunLoopKit
 import RunLoopPorts
 import Synchronization
@@ -365,8 +366,34 @@ func portsInherited() throws {
     say("tidied: \(unsafe rmdir(text) == 0)")
 }
 
+/// A thread of the parent holds a lock at the fork. A new thread of the child gets its stack, and takes the lock.
+func lockHeldAtFork() {
+    final class Held: Sendable {
+        let lock = ForkSafeMutex(0)
+        let holder = Atomic<UInt>(0)
+    }
+    let held = Held()
+    startThread {
+        held.lock.withLock { _ in
+            held.holder.store(UInt(run_loop_own_thread_pointer()), ordering: .sequentiallyConsistent)
+            while true { pause() }
+        }
+    }
+    while held.holder.load(ordering: .sequentiallyConsistent) == 0 { sched_yield() }
+    inChild {
+        startThread {
+            let isSame = held.holder.load(ordering: .sequentiallyConsistent) == UInt(run_loop_own_thread_pointer())
+            say("same thread pointer: \(isSame)")
+            if isSame { held.lock.withLock { _ in } }
+            _exit(1)
+        }
+        while true { pause() }
+    }
+}
+
 switch CommandLine.arguments.dropFirst().first {
 case "contention": contention()
+case "lock-held": lockHeldAtFork()
 case "main": mainForks()
 case "source-inherited": sourceInherited()
 case "in-callout": forkInCallout()
