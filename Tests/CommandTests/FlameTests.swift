@@ -59,6 +59,28 @@ struct FlameTests {
         #expect(!state.showsFlame)
     }
 
+    @Test("the time of stalls without a stack is a box of its own, and a branch of a fault; alone, nothing is drawn")
+    func withoutStack() throws {
+        let fixture = try ReportsFixture()
+        var bare = Sample.report(id: .make())
+        bare.stacks = []
+        bare.culprit = nil
+        try fixture.store.write(bare)
+        let alone = try CommandRun("faults", fixture.path, "--flame")
+        #expect(alone.output == "No stack was captured.\n" && alone.status == 0, "\(alone.output)")
+        var empty = Sample.report(id: .make())
+        empty.stacks[0].frames = []
+        try fixture.store.write(empty)
+        for _ in 0..<2 { try fixture.store.write(Sample.report(id: .make())) }
+        let graph = try CommandRun("faults", fixture.path, "--flame").output
+        let lines = graph.split(separator: "\n")
+        #expect(lines[0] == "Flame graph of 4 stalls, outermost call first", "\(graph)")
+        #expect(lines[1].hasPrefix("▏2.45s "), "\(graph)")
+        #expect(lines[2].contains("(no stack)") && graph.contains("50 %   (no stack)"), "\(graph)")
+        let fault = try CommandRun("show", "\(bare.fingerprint)", fixture.path).output
+        #expect(fault.contains("50 %   (no stack)") && fault.contains("of 4 reports"), "\(fault)")
+    }
+
     @Test("show and faults draw it, in text format only")
     func command() throws {
         let fixture = try ReportsFixture()

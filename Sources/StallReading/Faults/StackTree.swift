@@ -16,6 +16,8 @@ public struct StackTree: Sendable {
     /// The first node is the root, which is not a call.
     package private(set) var nodes = [Node(name: "", own: false, place: nil, weight: 0)]
     private var index: [Key: Int] = [:]
+    /// Whether there is a stack in it. All its weight may be of stalls without one.
+    package private(set) var hasStacks = false
 
     private struct Key: Hashable {
         let parent: Int
@@ -29,12 +31,17 @@ public struct StackTree: Sendable {
     package static let depthLimit = 512
     package static let nodeLimit = 65_536
 
+    /// Without frames, the time is that of a call "(no stack)", as in exports.
+    ///
     /// - Parameter weight: the time that the stack represents.
     package mutating func add(_ stack: StallReport.Stack, modules: [StallReport.Module], weight: Int64) {
         let weight = max(1, weight)
         nodes[0].weight = nodes[0].weight.addingSaturated(weight)
+        let frames = stack.callers(from: 0).suffix(Self.depthLimit)
+        if frames.isEmpty { return addWithoutStack(weight) }
+        hasStacks = true
         var node = 0
-        for frame in stack.callers(from: 0).suffix(Self.depthLimit).reversed() {
+        for frame in frames.reversed() {
             guard let next = child(of: node, for: frame, modules) else { return }
             nodes[next].weight = nodes[next].weight.addingSaturated(weight)
             node = next
@@ -44,7 +51,12 @@ public struct StackTree: Sendable {
     /// Adds the stalled thread's stacks of a report, its duration divided by the time that each represents, as exports do. If
     /// that was not counted, by their sample counts: samples are not taken at equal intervals.
     public mutating func add(_ report: StallReport) {
-        let stacks = report.stacks.filter { $0.role == .stalled && !$0.frames.isEmpty }
+        let stacks = report.stacks.filter { $0.role == .stalled }
+        if stacks.isEmpty {
+            let weight = max(1, report.durationNs)
+            nodes[0].weight = nodes[0].weight.addingSaturated(weight)
+            return addWithoutStack(weight)
+        }
         let times = stacks.map { max(0, $0.sampledNs ?? 0) }
         let parts = times.contains { $0 > 0 } ? times : stacks.map { Int64(max(1, $0.count)) }
         let sum = Double(max(1, parts.saturatingSum()))
@@ -61,11 +73,21 @@ public struct StackTree: Sendable {
     ) -> Int? {
         let module = modules.module(of: frame)
         let name = frame.function ?? frame.symbol ?? frame.placeName(in: module?.path)
+        return child(of: parent, named: name, own: frame.own) {
+            frame.sourcePlace ?? module.map { fileName(ofPath: $0.path) }
+        }
+    }
+
+    private mutating func addWithoutStack(_ weight: Int64) {
+        guard let node = child(of: 0, named: "(no stack)", own: false, at: { nil }) else { return }
+        nodes[node].weight = nodes[node].weight.addingSaturated(weight)
+    }
+
+    private mutating func child(of parent: Int, named name: String, own: Bool, at place: () -> String?) -> Int? {
         let key = Key(parent: parent, name: name)
         if let known = index[key] { return known }
         guard nodes.count < Self.nodeLimit else { return nil }
-        let place = frame.sourcePlace ?? module.map { fileName(ofPath: $0.path) }
-        nodes.append(Node(name: name, own: frame.own, place: place, weight: 0))
+        nodes.append(Node(name: name, own: own, place: place(), weight: 0))
         nodes[parent].children.append(nodes.count - 1)
         index[key] = nodes.count - 1
         return nodes.count - 1
@@ -134,10 +156,11 @@ extension StackTree {
         var parentIsOwn = false
     }
 
-    /// The tree as a list, the outermost call first and the heaviest of several callees first.
+    /// The tree as a list, the outermost call first and the heaviest of several callees first. Empty if there is no stack in it.
     ///
     /// - Parameter showsAll: Whether library calls are shown, too, that would be folded.
     public func lines(showsAll: Bool = false) -> [Line] {
+        guard hasStacks else { return [] }
         var lines: [Line] = []
         var open = visits(of: 0, depth: 0, &lines)
         while var visit = open.popLast() {

@@ -25,7 +25,7 @@ struct FlameChart {
 
     var lines: [StyledText] {
         let width = max(20, style.width ?? 100)
-        guard tree.nodes[0].weight > 0 else { return ["No stack was captured."] }
+        guard tree.hasStacks else { return ["No stack was captured."] }
         var lines = ["\("Flame graph", .bold) of \(title), outermost call first" as StyledText]
         var level = [Box(start: 0, width: width, node: 0)]
         // Two shades alternate along a line, and from line to line, so that neighbours differ.
