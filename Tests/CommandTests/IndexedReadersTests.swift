@@ -25,7 +25,9 @@ struct IndexedReadersTests {
             ["faults"], ["faults", "--since", "20d", "--sort", "worst"], ["runs"], ["runs", "--by", "loop"],
             ["show", "\(ids[100])"], ["show", "latest", "--service", "shop"], ["show", String(fault)],
             ["gate", "--max-stalls", "0"], ["gate", "--max-duration", "10s", "--service", "mail"],
-            ["tail", "-n", "5"], ["export", "--format", "csv", "--service", "search"],
+            ["tail", "-n", "5"], ["tail", "--since", "20d"],
+            ["tail", "--since", "20d", "-n", "7", "--service", "mail"],
+            ["export", "--format", "csv", "--service", "search"],
         ]
         for round in 0..<2 {
             for reader in readers { try compare(reader + [fixture.path]) }
@@ -37,6 +39,25 @@ struct IndexedReadersTests {
             try Data("{".utf8).write(to: URL(filePath: "\(fixture.path)/\(damaged)"))
         }
         #expect(!FileManager.default.fileExists(atPath: fixture.path + "/cache"))
+    }
+
+    @Test("tail --since reads through the index, also with -f")
+    func tailSince() throws {
+        try flood(300)
+        for follow in [[], ["-f"]] {
+            let place = fixture.root + "/cache\(follow.count)"
+            let arguments = ["tail", "--since", "20d", "--index", "--format", "json", fixture.path] + follow
+            let tail = CommandRun.process(arguments, environment: ["XDG_CACHE_HOME": place])
+            let output = Pipe()
+            (tail.standardOutput, tail.standardError) = (output, FileHandle.nullDevice)
+            try tail.runWithSignals()
+            // The first line comes after the choice.
+            #expect(try output.fileHandleForReading.read(upToCount: 1)?.count == 1)
+            let files = try? FileManager.default.contentsOfDirectory(atPath: place + "/stall-monitor/index")
+            #expect(files?.contains { $0.hasSuffix(".sqlite") } == true, "\(arguments)")
+            tail.killIfRunning()
+            tail.waitUntilExit()
+        }
     }
 
     @Test("the cache may be behind a symbolic link")

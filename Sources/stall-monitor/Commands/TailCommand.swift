@@ -92,20 +92,49 @@ struct TailView {
         self.terminal = terminal
     }
 
-    /// Shows the latest stalls up to the limit. Reads no more reports than needed.
+    /// Shows the latest stalls up to the limit. Reads no more whole reports than needed.
     mutating func showPast(_ catalog: Catalogs, _ failures: inout [ReportError]) throws {
         names = catalog.faultNames(for: selection)
-        let wanted = latest(catalog, reach: .max, &failures)
+        let wanted = latest(catalog, searchesAll: true, &failures)
         if wanted.isEmpty, limit > 0, failures.isEmpty { Output.note(catalog.nothingFound(by: selection)) }
         try wanted.forEach { try show($0) }
     }
 
+    /// The largest number of past stalls to examine one by one, so that following soon begins in a directory with very many.
+    private static let reach = 10_000
+
     /// Returns them oldest first.
     ///
-    /// - Parameter reach: The largest number of stalls to examine, beginning with the newest.
-    private func latest(_ catalog: Catalogs, reach: Int, _ failures: inout [ReportError]) -> [StallReport] {
+    /// - Parameter searchesAll: Whether older stalls than the newest ones are examined, too: all in one pass, which uses the index.
+    private func latest(_ catalog: Catalogs, searchesAll: Bool, _ failures: inout [ReportError]) -> [StallReport] {
+        let isWide = searchesAll && !selection.isEverything
+        if !isWide || limit < .max {
+            var unread: [ReportError] = []
+            let wanted = newest(searchesAll && !isWide ? .max : Self.reach, of: catalog, &unread)
+            if !isWide || wanted.count >= limit || catalog.stalls.count <= Self.reach {
+                failures += unread
+                return wanted
+            }
+        }
+        do throws(ReportError) {
+            let ids = try catalog.stalls(of: selection, names: names, &failures)
+            var wanted: [StallReport] = []
+            for id in ids.reversed() where wanted.count < limit {
+                if let report = catalog.report(id, &failures), selection.includes(report, names: names) {
+                    wanted.append(report)
+                }
+            }
+            return wanted.reversed()
+        } catch {
+            failures.append(error)
+            return []
+        }
+    }
+
+    /// The latest that match among the newest stalls, which are read one by one until there are enough.
+    private func newest(_ count: Int, of catalog: Catalogs, _ failures: inout [ReportError]) -> [StallReport] {
         var wanted: [StallReport] = []
-        for id in catalog.stalls.suffix(reach).reversed() where wanted.count < limit {
+        for id in catalog.stalls.suffix(count).reversed() where wanted.count < limit {
             do throws(ReportError) {
                 let isWanted =
                     selection.isEverything ? true : selection.includes(try catalog.outline(id), names: names)
@@ -135,9 +164,6 @@ struct TailView {
         }
     }
 
-    /// The largest number of past stalls to examine, so that following soon begins in a directory with very many.
-    private static let reach = 10_000
-
     /// Shows the latest past stalls up to the limit.
     private mutating func showLatest(_ sources: ReportSources, _ follower: inout TreeFollower) throws {
         guard let catalog = try? sources.catalogs() else { return }
@@ -147,15 +173,15 @@ struct TailView {
         var failures = catalog.failures.filter { failure in
             !hidden.contains(failure) && directories.contains { failure.path?.hasPrefix($0 + "/") ?? true }
         }
-        let reach = selection.since == nil ? Self.reach : .max
-        let past = latest(catalog, reach: reach, &failures)
+        let searchesAll = selection.since != nil
+        let past = latest(catalog, searchesAll: searchesAll, &failures)
         for report in past {
             try show(report)
             if report.state == .ongoing { follower.note(report) }
         }
         Output.note(failures)
-        if past.count < limit, limit != .max, catalog.stalls.count > reach {
-            Output.note("searched the latest \(reach) stalls only; 'stall-monitor list' searches all")
+        if past.count < limit, !searchesAll, catalog.stalls.count > Self.reach {
+            Output.note("searched the latest \(Self.reach) stalls only; 'stall-monitor list' searches all")
         }
     }
 
