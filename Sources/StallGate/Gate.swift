@@ -67,7 +67,11 @@ public enum Gate {
             names: names,
             findings: judged.findings
         )
-        let examples = silent.compactMap { fault in fault.example.map { (fault.fingerprint, $0) } }
+        let silentlyAllowed = exempt.filter { $0.stall == nil }
+        result.allowedCountedOnly = silentlyAllowed.compactMap(\.countedOnly)
+        let examples = (silent + silentlyAllowed).compactMap { fault in
+            fault.example.map { (fault.fingerprint, $0) }
+        }
         result.examples = Dictionary(examples) { first, _ in first }
         if baseline == nil { result.unlimited = GateResult.Unlimited(judged.unlimited) }
         if let baseline {

@@ -12,6 +12,7 @@ extension GateResult {
         let verdict: Verdict
         let budget: BudgetPart
         let stallCount: Int
+        let allowedCount: Int
         let watchedNs: Int64
         let runs: [ULID]
         let running: [ULID]
@@ -29,7 +30,8 @@ extension GateResult {
         init(_ result: GateResult) {
             verdict = result.verdict
             budget = BudgetPart(result.budget)
-            (stallCount, watchedNs) = (result.stallCount, result.watchedNs)
+            (stallCount, allowedCount) = (result.stallCount, result.allowedCount)
+            watchedNs = result.watchedNs
             runs = result.runs.map(\.id)
             running = result.runs.filter { $0.state == .running }.map(\.id)
             cutShort = result.cutShort.map(\.id)
@@ -49,6 +51,7 @@ extension GateResult {
         private enum CodingKeys: String, CodingKey {
             case schema, verdict, budget
             case stallCount = "stall_count"
+            case allowedCount = "allowed_count"
             case watchedNs = "watched_ns"
             case runs, running
             case cutShort = "cut_short"

@@ -22,6 +22,8 @@ public struct GateResult: Hashable, Sendable {
     public let allowed: [StallOutline]
     /// Stalls that count and have no report yet, by fault.
     public let countedOnly: [RunRecord.Repeated]
+    /// The same of stalls that are allowed, or that belong to a rule that is switched off.
+    var allowedCountedOnly: [RunRecord.Repeated] = []
     /// A report of their fault, which the choice may have left out.
     var examples: [Fingerprint: StallOutline] = [:]
     /// All runs found, in the order of `ReportReader.Overview`. Empty if the directory could not be read.
@@ -40,7 +42,12 @@ public struct GateResult: Hashable, Sendable {
     public internal(set) var repeats = 1
 
     /// The number of stalls that count, including those that were not reported individually.
-    public var stallCount: Int {
+    public var stallCount: Int { Self.count(counted, countedOnly) }
+
+    /// The same of stalls that are allowed, or that belong to a rule that is switched off.
+    var allowedCount: Int { Self.count(allowed, allowedCountedOnly) }
+
+    private static func count(_ counted: [StallOutline], _ countedOnly: [RunRecord.Repeated]) -> Int {
         var reported = counted.count
         for stall in counted { reported = reported.addingSaturated(max(0, stall.suppressed)) }
         return countedOnly.map { max(0, $0.repeats.count) }.saturatingSum(from: reported)
@@ -157,7 +164,11 @@ extension GateResult {
             lines += self.lines(others).map { "  stall: \($0)" }
             lines += countedOnly.filter { !shownFaults.contains($0) }.map { "  stalls: \(line($0))" }
         }
-        lines += self.lines(allowed, most: Self.mostAllowed).map { "  allowed: \($0)" }
+        let allowedLines =
+            self.lines(allowed, most: Self.mostAllowed)
+            + allowedCountedOnly.prefix(Self.mostAllowed).map { line($0) }
+            + Self.rest(allowedCountedOnly.count - Self.mostAllowed)
+        lines += allowedLines.map { "  allowed: \($0)" }
         lines += unusedAllowances.map { "  unused: \(source(of: $0)) \($0): no stall has this fingerprint" }
         // The end is what a terminal and a job's log show.
         if lines.count > Self.screen { lines.append(headline) }
@@ -184,7 +195,7 @@ extension GateResult {
             }
         let watched = DurationText(nanoseconds: watchedNs).short
         // Left out if it is zero: beside 'within budget: 8 stalls' it would be read as the limit.
-        let exempt = allowed.isEmpty ? "" : " and \(allowed.count) allowed"
+        let exempt = allowedCount == 0 ? "" : " and \(allowedCount) allowed"
         return "\(word): \(quantity(stallCount, "stall"))\(exempt), "
             + "\(watched) watched in \(quantity(runs.count, "run"))\(stillRunning)"
     }

@@ -61,6 +61,21 @@ struct GateTests {
         #expect(judge([], runs: [run], Budget(allowed: allowed)).unusedAllowances.isEmpty)
     }
 
+    @Test("the number of allowed stalls includes those that were only counted, before a report and after it")
+    func allowedCountedOnly() throws {
+        var report = Sample.report(fingerprint: "v2:aaaa000000000000")
+        report.suppressed = 2
+        var run = Sample.run()
+        run.repeated = [.init(fingerprint: report.fingerprint, repeats: repeats(500), label: "main")]
+        let budget = Budget(maxStalls: 0, allowed: [try #require(FingerprintPrefix("v2:aaaa"))])
+        let result = judge([report], runs: [run], budget)
+        #expect(result.text.hasPrefix("within budget: 0 stalls and 503 allowed, "), "\(result.text)")
+        #expect(result.text.contains("  allowed: 500 only counted"), "\(result.text)")
+        #expect(String(decoding: try result.json(), as: UTF8.self).contains(#""allowed_count":503,"#))
+        let silent = judge([], runs: [run], budget)
+        #expect(silent.text.hasPrefix("within budget: 0 stalls and 500 allowed, "), "\(silent.text)")
+    }
+
     @Test("a fault is allowed by its name or an earlier one, in reports and where it was only counted")
     func aliases() throws {
         let before = try #require(Fingerprint(rawValue: "v2:aaaa000000000000"))
