@@ -280,6 +280,26 @@ struct SelectionTests {
         #expect(!selection.includes(self.stall) && selection.includes(self.stall, names: names))
     }
 
+    @Test("if no stall of a fault matches, the note has those that were counted by its former fingerprint")
+    func countedByFormerFingerprint() throws {
+        let fixture = try ReportsFixture()
+        var report = Sample.report()
+        let former = report.fingerprint
+        report.fingerprint = try #require(Fingerprint(rawValue: "v2:bbbb000000000000"))
+        report.aliases = [former]
+        var run = Sample.run()
+        run.updatedAt = Sample.start.advanced(byNanoseconds: 60_000_000_000)
+        run.repeated = [.init(fingerprint: former, repeats: Sample.repeats(of: report.id, count: 40))]
+        try fixture.store.write(report)
+        try fixture.store.write(run)
+        let choice = ["--fingerprint", "v2:bbbb000000000000", "--since", "2026-11-18T11:06:42Z", fixture.path]
+        for reader in [["list"], ["tail"], ["export", "--format", "csv"], ["faults", "--flame"], ["show", "latest"]] {
+            let run = try CommandRun(arguments: reader + choice)
+            let note = "were only counted: 'stall-monitor faults' has them"
+            #expect(run.errors.contains(note), "\(reader): \(run.errors)")
+        }
+    }
+
     @Test("patterns: stars and question marks, without exponential time")
     func patterns() {
         #expect(NamePattern("a*b*c").matches("aXXbYbZc") && !NamePattern("a*b*c").matches("aXXbYbZ"))

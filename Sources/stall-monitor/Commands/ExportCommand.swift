@@ -66,7 +66,7 @@ struct ExportCommand: ParsableCommand {
         if let file = output.file {
             Output.note("\(quantity(count, "stall")) in \(file)")
         } else if count == 0, failures.isEmpty {
-            Output.note(chosen.nothingFound(among: catalogs.stalls.count, known.runs))
+            Output.note(chosen.nothingFound(among: catalogs.stalls.count, known.runs, names: names))
         }
         try ReportSources.report(failures)
     }

@@ -63,7 +63,7 @@ struct ListCommand: ParsableCommand {
             if !all.isEmpty {
                 try write(shown, of: overview)
             } else if failures.isEmpty {
-                Output.note(chosen.nothingFound(among: overview.stalls.count, overview.runs))
+                Output.note(chosen.nothingFound(among: overview.stalls.count, overview.runs, names: names))
             } else {
                 Output.note("no stalls in what can be read")
             }

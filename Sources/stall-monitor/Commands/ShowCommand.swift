@@ -167,7 +167,7 @@ struct ShowCommand: ParsableCommand {
     /// that is not a report does not count.
     private func latest(in catalog: Catalogs, before: Int) throws(CommandFailure) -> StallReport {
         let chosen = selection.stalls
-        guard !catalog.stalls.isEmpty else { throw CommandFailure(catalog.nothingFound(by: chosen)) }
+        guard !catalog.stalls.isEmpty else { throw CommandFailure(catalog.nothingFound(by: chosen, names: nil)) }
         let names = catalog.faultNames(for: chosen)
         var (failure, left): (ReportError?, Int) = (nil, before)
         for id in catalog.stalls.reversed() {
@@ -190,7 +190,7 @@ struct ShowCommand: ParsableCommand {
             let count = before - left
             throw CommandFailure("there \(count == 1 ? "is" : "are") only \(quantity(count, "matching stall"))")
         }
-        throw failure.map { CommandFailure($0) } ?? CommandFailure(catalog.nothingFound(by: chosen))
+        throw failure.map { CommandFailure($0) } ?? CommandFailure(catalog.nothingFound(by: chosen, names: names))
     }
 
     /// Adds the names that can be found now, and says what did not help. Libraries without symbols are common, so they are no problem.

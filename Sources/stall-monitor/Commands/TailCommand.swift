@@ -96,7 +96,9 @@ struct TailView {
     mutating func showPast(_ catalog: Catalogs, _ failures: inout [ReportError]) throws {
         names = catalog.faultNames(for: selection)
         let wanted = latest(catalog, searchesAll: true, &failures)
-        if wanted.isEmpty, limit > 0, failures.isEmpty { Output.note(catalog.nothingFound(by: selection)) }
+        if wanted.isEmpty, limit > 0, failures.isEmpty {
+            Output.note(catalog.nothingFound(by: selection, names: names))
+        }
         try wanted.forEach { try show($0) }
     }
 

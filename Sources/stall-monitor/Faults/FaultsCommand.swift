@@ -132,7 +132,8 @@ struct FaultsCommand: ParsableCommand {
             count += 1
         }
         if count == 0 {
-            Output.note(failures.isEmpty ? catalogs.nothingFound(by: chosen) : "no stalls in what can be read")
+            let nothing = failures.isEmpty ? catalogs.nothingFound(by: chosen, names: names) : nil
+            Output.note(nothing ?? "no stalls in what can be read")
         } else {
             let terminal = screen.terminal()
             let style = PageStyle(hasColours: terminal.hasColours, width: terminal.width)

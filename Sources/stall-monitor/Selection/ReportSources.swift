@@ -147,8 +147,8 @@ struct Catalogs {
     }
 
     /// The note if no stall matches.
-    func nothingFound(by selection: StallSelection) -> String {
-        selection.nothingFound(among: stalls.count, runs().runs)
+    func nothingFound(by selection: StallSelection, names: FaultNames?) -> String {
+        selection.nothingFound(among: stalls.count, runs().runs, names: names)
     }
 
     func repeats(of report: StallReport) -> StallReport.Repeats? { catalog(of: report.id)?.repeats(of: report) }

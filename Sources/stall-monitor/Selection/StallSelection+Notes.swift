@@ -11,20 +11,21 @@ extension StallSelection {
     /// - Parameters:
     ///   - stalls: The number of stalls in the directory.
     ///   - runs: The directory's run records.
-    func nothingFound(among stalls: Int, _ runs: [RunRecord]) -> String {
+    ///   - names: Aliases of faults: stalls may have been counted by an earlier fingerprint than the one that was asked for.
+    func nothingFound(among stalls: Int, _ runs: [RunRecord], names: FaultNames? = nil) -> String {
         if stalls == 0, runs.isEmpty {
             return CollectorCopy.isInUse
                 ? "the collector has no such stalls, and no run of a monitor at that time; names must have the same case there"
                 : "no stalls, and no monitor has ever written here; is this the right directory?"
         }
-        let matching = runs.compactMap { $0.chosen(by: self, counting: .whole) }
+        let matching = runs.compactMap { $0.chosen(by: self, names: names, counting: .whole) }
         let running = matching.filter { $0.state == .running }.map { "\($0.process.pid)" }
         let others = running.count > 4 ? " and \(running.count - 4) more" : ""
         let some = running.prefix(4).joined(separator: ", ") + others
         let note = running.isEmpty ? "" : "; still watching: process \(some)"
         let found = isEverything || stalls == 0 ? "no stalls" : "no matching stalls among \(stalls)"
         let unknown = unknownName(in: runs).map { ": \($0)" } ?? ""
-        return found + countedOnly(matching) + (runs.isEmpty ? "" : coverage(matching) + unknown) + note
+        return found + countedOnly(matching, names) + (runs.isEmpty ? "" : coverage(matching) + unknown) + note
     }
 
     /// `no run is of service shp; did you mean 'shop'?`. Nil if every name that was asked for is that of some run, or there is no run.
@@ -72,8 +73,8 @@ extension StallSelection {
     }
 
     /// `, but 37 were only counted: …`. A fault that repeats has one report an hour, which may be older than the chosen time.
-    private func countedOnly(_ runs: [RunRecord]) -> String {
-        let counted = runs.flatMap { $0.repeated ?? [] }.filter { $0.membership(in: self) == .wanted }
+    private func countedOnly(_ runs: [RunRecord], _ names: FaultNames?) -> String {
+        let counted = runs.flatMap { $0.repeated ?? [] }.filter { $0.membership(in: self, names: names) == .wanted }
         let count = counted.map { Int64(clamping: max(0, part(of: $0).repeats.count)) }.saturatingSum()
         return count == 0
             ? "" : ", but \(count) \(count == 1 ? "was" : "were") only counted: 'stall-monitor faults' has them"
