@@ -214,10 +214,12 @@ extension Doctor {
         guard let pid = directory.signalBlocked.first else {
             return .ok("signal", "no watched process blocks SIGPROF in its main thread")
         }
-        return .problem(
+        // Which signal its monitor uses is not recorded.
+        return .note(
             "signal",
-            "process \(pid) blocks SIGPROF in its main thread: running threads' stacks cannot be taken",
-            fix: "Unblock it (pthread_sigmask), or give the monitor another signal."
+            "process \(pid) blocks SIGPROF in its main thread: a monitor that uses it, as by default, cannot take that thread's stack while "
+                + "the thread runs",
+            fix: "Unblock it (pthread_sigmask), or give the monitor another signal. If it has one, do nothing."
         )
     }
 
