@@ -121,6 +121,15 @@ struct GateRunTests {
         #expect(found.stalls.isEmpty && (found.runs.first?.dismissed?["startup"] ?? 0) >= 1, "\(found.runs)")
     }
 
+    @Test("a warm-up of a part of a millisecond is not none")
+    func shortWarmUp() throws {
+        for (length, told) in [("500us", "1"), ("1001us", "2"), ("2ms", "2"), ("0", "none")] {
+            let script = "echo ${STALL_MONITOR_STARTUP_GRACE_MILLISECONDS:-none}"
+            let run = try gate(["--warm-up", length, "--", "/bin/sh", "-c", script])
+            #expect(run.output == told + "\n", "\(length): \(run.output) \(run.errors)")
+        }
+    }
+
     @Test("if nothing could be watched, it says what the threads did instead")
     func withoutLoop() throws {
         let run = try gate(["--", "/bin/sleep", "8"])

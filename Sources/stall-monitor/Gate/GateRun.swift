@@ -175,7 +175,11 @@ struct GateRun {
         grace = max(.seconds(1), .nanoseconds(warmUp))
         // The command may change its working directory. No other thread exists yet that could read the environment.
         unsafe setenv(ReportDirectory.environmentVariable, "\(ReportTree.resolved(folder))/inside", 1)
-        if warmUp > 0 { unsafe setenv(StallMonitor.Configuration.startupGraceVariable, "\(warmUp / 1_000_000)", 1) }
+        if warmUp > 0 {
+            // Rounded up: 0 would be no warm-up.
+            let milliseconds = (warmUp + 999_999) / 1_000_000
+            unsafe setenv(StallMonitor.Configuration.startupGraceVariable, "\(milliseconds)", 1)
+        }
         child = try StartedCommand.given(command, adoptsOrphans: true)
         let rule = StallRule(tick: watching.tick, ticks: watching.ticks)
         reporter = try OutsideReporter(.init(directory: outside.path, rule: rule)) { event in
