@@ -101,7 +101,7 @@ struct PrometheusExporter: ReportExporter {
         }
         let sums = blocked.sorted { $0.key.lexicographicallyPrecedes($1.key) }
         families["stall_monitor_reports"] = (
-            "Reports in the directory.",
+            "Reports of the chosen stalls: without a choice, all.",
             sums.map { "stall_monitor_reports{\($0.key.joined(separator: ","))} \($0.value.count)" }
         )
         families["stall_monitor_reported_blocked_seconds"] = (

@@ -124,6 +124,7 @@ struct TelemetryFormatTests {
                 #"stall_monitor_turns_total{service="shop",host="web1",run="\#(ExportSample.run.id)",label="main",type="run_loop"} 1000.0"#
             )
         )
+        #expect(text.contains("# HELP stall_monitor_reports Reports of the chosen stalls"))
         #expect(text.contains(#"stall_monitor_watched_seconds_total{"#) && text.contains(#"label="a\"b\\c""#))
         var run = ExportSample.run
         run.watched = ["node", "redis"].map { service in
