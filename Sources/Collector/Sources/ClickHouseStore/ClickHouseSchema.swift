@@ -4,7 +4,8 @@ import StallStore
 ///
 /// - `stall` has one row for each version of a report. `body` has the reports themselves, so that queries need not read past
 ///   them. Versions of a stall are adjacent; `FINAL` selects the greatest one.
-/// - `run` has the run records, with the stalls that have no report (`counted`).
+/// - `run` has the run records, with the stalls that have no report (`counted`). If the run watches other processes, `counted_service` has
+///   the service of each of these, whose release is not known; otherwise it is empty, and they are of the run's own service and release.
 /// - `touch`, `done`, `sum` and `sum_host` are the sums by hour: see ``HourStates``.
 /// - `fault` has the culprit of a fault's latest stall, `feed` the order in which stalls arrived and changed. Views fill both; a duplicate
 ///   row does no harm.
@@ -24,10 +25,11 @@ struct ClickHouseSchema {
 
     var createDatabase: String { "CREATE DATABASE IF NOT EXISTS \(database)\(onCluster)" }
 
-    /// Each step may be executed twice, even by two collectors at the same time.
+    /// Each step may be executed twice: it does no harm that a table or a column exists already.
     ///
-    /// The second one changes no table. Since then reports are compressed with Zstandard, which earlier collectors do not read.
-    var steps: [[String]] { [first, []] }
+    /// The second one changes no table. Since then reports are compressed with Zstandard, which earlier collectors do not read. Rows of earlier
+    /// collectors have an empty `counted_service`.
+    var steps: [[String]] { [first, [], column("counted_service Array(String)", of: "run")] }
 
     /// The name of the table on one server. On a cluster, the name without the suffix is the table that is distributed over all
     /// shards.
@@ -191,6 +193,12 @@ struct ClickHouseSchema {
             ENGINE = Distributed(\(cluster), \(database), \(name)_local, \(key))
             """,
         ]
+    }
+
+    /// 18.16 has no `IF NOT EXISTS` for columns.
+    private func column(_ column: String, of table: String) -> [String] {
+        let tables = cluster == nil ? [local(table)] : [local(table), "\(database).\(table)"]
+        return tables.map { "ALTER TABLE \($0)\(onCluster) ADD COLUMN \(column)" }
     }
 
     private func view(_ name: String, _ select: String) -> [String] {

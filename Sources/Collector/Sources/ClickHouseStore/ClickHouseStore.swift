@@ -54,15 +54,27 @@ public final class ClickHouseStore: StallStore {
             known = 0
             try await define(schema.createDatabase, inDatabase: false)
         }
-        let steps = schema.steps
-        guard known <= steps.count else {
+        guard known <= schema.steps.count else {
             throw StoreError(
                 "\(address) was made by a newer version of the collector; run that one, or give another database"
             )
         }
+        try await execute(stepsAfter: Int(known))
+    }
+
+    func execute(stepsAfter known: Int) async throws {
+        let steps = schema.steps
         // The table of steps is created last by the first step.
-        for number in Int(known)..<steps.count {
-            for statement in steps[number] { try await define(statement) }
+        for number in known..<steps.count {
+            for statement in steps[number] {
+                do {
+                    try await define(statement)
+                } catch let error as ClickHouseError
+                    where statement.hasPrefix("ALTER") && [15, 44].contains(error.code)
+                {
+                    // The column exists: 44 in 18.16, 15 in current versions.
+                }
+            }
             var rows = TabbedRows(into: "\(table("migration")) (number)")
             rows.add(number + 1)
             rows.endRow()

@@ -221,7 +221,7 @@ struct ClickHouseWriter {
         var rows = TabbedRows(
             into: """
                 \(store.table("run")) (team, day, id, updated, started, watched, service, release, host, running, body, counted.fingerprint, \
-                counted.count, counted.total, counted.longest, counted.first, counted.last)
+                counted.count, counted.total, counted.longest, counted.first, counted.last, counted_service)
                 """
         )
         for run in runs {
@@ -235,6 +235,8 @@ struct ClickHouseWriter {
             rows.add(run.counted.map(\.fingerprint))
             let columns: [KeyPath<ArrivedRun.Counted, Int64>] = [\.count, \.totalNs, \.longestNs, \.firstNs, \.lastNs]
             for column in columns { rows.add(run.counted.map { $0[keyPath: column] }) }
+            let isOwn = run.counted.allSatisfy { ($0.service, $0.release) == (run.service, run.release) }
+            rows.add(isOwn ? [] : run.counted.map(\.service))
             rows.endRow()
         }
         try await store.insert(rows)

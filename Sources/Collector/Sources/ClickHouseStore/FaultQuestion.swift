@@ -77,17 +77,21 @@ struct FaultQuestion: Sendable {
 
     /// Stalls without a report, as counted by the latest run records.
     private func counted(_ roots: [String]?) -> String {
-        let filter = SQLCondition.among(query.runChoices)
-        var faults = SQLCondition.among([("fp", roots.map { aliases.members(of: $0) } ?? [])])
+        let release = "if(empty(counted_service), release, '')"
+        let filter = SQLCondition.among([(release, query.releases), ("host", query.hosts)])
+        var faults = SQLCondition.among([
+            ("fp", roots.map { aliases.members(of: $0) } ?? []), ("s", query.services),
+        ])
         if let text = query.text, !text.isEmpty { faults = faults && named(text, column: "fp") }
         return """
-            SELECT \(aliases.sql("fp")) AS f, service, release, '' AS verdict, host, c, toInt64(0) AS n, t, l, z AS m, a, z
+            SELECT \(aliases.sql("fp")) AS f, s AS service, r AS release, '' AS verdict, host, c, toInt64(0) AS n, t, l, z AS m, a, z
             FROM (
-                SELECT service, release, host, counted.fingerprint AS fps, counted.count AS cs, counted.total AS ts,
-                    counted.longest AS ls, counted.first AS firsts, counted.last AS lasts
+                SELECT \(release) AS r, host, counted.fingerprint AS fps, counted.count AS cs, counted.total AS ts,
+                    counted.longest AS ls, counted.first AS firsts, counted.last AS lasts,
+                    if(empty(counted_service), arrayMap(x -> service, counted.fingerprint), counted_service) AS names
                 FROM \(store.table("run")) FINAL
                 WHERE team = \(SQLLiteral.text(query.team)) AND \(filter.sql) AND \(store.runCondition(range))
-            ) ARRAY JOIN fps AS fp, cs AS c, ts AS t, ls AS l, firsts AS a, lasts AS z
+            ) ARRAY JOIN fps AS fp, names AS s, cs AS c, ts AS t, ls AS l, firsts AS a, lasts AS z
             WHERE a >= \(range.lowerBound) AND a < \(range.upperBound) AND \(faults.sql)
             """
     }

@@ -80,15 +80,19 @@ public struct ArrivedRun: Sendable {
     public let host: String
     /// Whether the monitor was running when the record was written.
     public let isRunning: Bool
-    /// Stalls that were counted without a report, one entry for each fault. Those with impossible times are left out.
+    /// Stalls that were counted without a report, one entry for each fault and service. Those with impossible times are left out.
     public let counted: [Counted]
     /// The run record, compressed in the same way.
     public let body: [UInt8]
 
-    /// The stalls of one fault that a run counted without a report.
+    /// The stalls of one fault and service that a run counted without a report.
     public struct Counted: Sendable {
         /// The fault's fingerprint.
         public let fingerprint: String
+        /// The service's name: the run's own, or for a watcher of other processes the one that it watched. Empty if that is not known.
+        public let service: String
+        /// The service's version. Empty for a watcher, which does not know the versions of what it watches.
+        public let release: String
         /// The number of stalls, at most a billion.
         public let count: Int64
         /// Their total length, at most 366 days.
@@ -131,7 +135,7 @@ extension Arrival {
     public var heldBytes: Int {
         switch self {
         case .stall(let stall): stall.body.count + stall.aliases.count * 32 + 1024
-        case .run(let run): run.body.count + run.counted.count * 128 + 512
+        case .run(let run): run.counted.reduce(run.body.count + 512) { $0 + 192 + $1.service.utf8.count }
         }
     }
 }
@@ -205,21 +209,27 @@ extension ArrivedRun {
         updatedNs = max(startedNs, try Bounds.moment(run.updatedAt, now))
         // Queries relate it to the run's time, so no loop's time may be cut to a length. They add up numbers with fractions.
         watchedNs = run.watched.map { max(0, $0.watchedNs) }.saturatingSum()
-        (service, release) = (Bounds.name(run.service?.name), Bounds.name(run.service?.version))
-        host = Bounds.name(run.host.name)
+        let (service, release) = (Bounds.name(run.service?.name), Bounds.name(run.service?.version))
+        (self.service, self.release, host) = (service, release, Bounds.name(run.host.name))
         isRunning = run.state == .running
-        // A record has an entry for each loop that a fault stalled. They are summed here.
-        var faults: [Fingerprint: StallReport.Repeats] = [:]
+        // A record has an entry for each loop that a fault stalled. They are summed here, but a watcher's loops are of several services.
+        var faults: [CountedFault: StallReport.Repeats] = [:]
         for fault in (run.repeated ?? []).prefix(1000) {
-            faults[fault.fingerprint] = faults[fault.fingerprint]?.joined(by: fault.repeats) ?? fault.repeats
+            let key = CountedFault(
+                fingerprint: fault.fingerprint,
+                service: run.targets == nil ? service : Bounds.name(fault.service)
+            )
+            faults[key] = faults[key]?.joined(by: fault.repeats) ?? fault.repeats
         }
-        counted = faults.compactMap { fingerprint, repeats in
+        counted = faults.compactMap { fault, repeats in
             // The clock was wrong when one of these stalls began. All later records of the run have these times, too.
             guard let firstNs = try? Bounds.moment(repeats.firstAt, now),
                 let lastNs = try? Bounds.moment(repeats.lastAt, now)
             else { return nil }
             return Counted(
-                fingerprint: fingerprint.rawValue,
+                fingerprint: fault.fingerprint.rawValue,
+                service: fault.service,
+                release: run.targets == nil ? release : "",
                 count: Bounds.count(repeats.count),
                 totalNs: Bounds.length(repeats.totalNs),
                 longestNs: Bounds.length(repeats.longestNs),
@@ -228,6 +238,11 @@ extension ArrivedRun {
             )
         }
         body = try Bounds.packed(json)
+    }
+
+    private struct CountedFault: Hashable {
+        var fingerprint: Fingerprint
+        var service: String
     }
 
     /// What a store knows of a run.

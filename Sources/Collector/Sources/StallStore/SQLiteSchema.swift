@@ -5,7 +5,7 @@ import GRDB
 /// - `stall` has one row for each report. `body` has the reports themselves, so that queries need not read past them.
 /// - `fault_hour` and `fault_host` have sums of `stall`, by hour, and by day and host. They make queries over a month of millions
 ///   of stalls fast.
-/// - `counted` has stalls without a report, as the run records count them.
+/// - `counted` has stalls without a report, as the run records count them. Those of a watcher are of the services that it watched.
 /// - `alert` has the alerts that are not finished, with the receivers that were told.
 /// - `alias` maps a fault's earlier fingerprint to its current one. Rows keep the fingerprint with which they were written;
 ///   queries map it.
@@ -25,8 +25,26 @@ enum SQLiteSchema {
             try $0.execute(sql: "DROP INDEX stall_age; DROP INDEX fault_hour_age; DROP INDEX fault_host_age")
         }
         migrator.registerMigration("6") { try $0.execute(sql: "DROP INDEX run_age") }
+        migrator.registerMigration("7") { try $0.execute(sql: seventh) }
         return migrator
     }
+
+    /// A run counts stalls of several services, if it watches other processes. What was stored before stays with the run's own service until
+    /// the next record of the run.
+    private static let seventh = """
+        CREATE TABLE counted_by_service (
+            team TEXT NOT NULL, run TEXT NOT NULL, fingerprint TEXT NOT NULL,
+            service TEXT NOT NULL, release TEXT NOT NULL, host TEXT NOT NULL,
+            count INTEGER NOT NULL, total INTEGER NOT NULL, longest INTEGER NOT NULL,
+            first INTEGER NOT NULL, last INTEGER NOT NULL,
+            PRIMARY KEY (team, run, fingerprint, service)
+        ) WITHOUT ROWID;
+        INSERT INTO counted_by_service (team, run, fingerprint, service, release, host, count, total, longest, first, last)
+        SELECT team, run, fingerprint, service, release, host, count, total, longest, first, last FROM counted;
+        DROP TABLE counted;
+        ALTER TABLE counted_by_service RENAME TO counted;
+        CREATE INDEX counted_first ON counted (team, first);
+        """
 
     private static let third = """
         ALTER TABLE stall ADD COLUMN place INTEGER NOT NULL DEFAULT 0;

@@ -162,7 +162,7 @@ struct SQLiteWriter {
                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
                 """,
                 [
-                    run.team, run.id.description, fault.fingerprint, run.service, run.release, run.host,
+                    run.team, run.id.description, fault.fingerprint, fault.service, fault.release, run.host,
                     fault.count, fault.totalNs, fault.longestNs, fault.firstNs, fault.lastNs,
                 ]
             )

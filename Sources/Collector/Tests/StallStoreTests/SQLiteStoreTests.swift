@@ -538,4 +538,48 @@ struct SQLiteStoreTests {
             #expect(try await store.size().stalls == 0)
         }
     }
+
+    @Test("Counted stalls of every earlier version stay, and the next record has them by service", arguments: 1...6)
+    func countedMigration(version: Int) async throws {
+        try await Samples.withDirectory { directory in
+            let (path, fault) = (directory + "/stalls.db", Samples.report().fingerprint)
+            var run = Samples.run(updatedMinutesAgo: 30)
+            let moment = run.updatedAt
+            do {
+                let queue = try DatabaseQueue(path: path)
+                try SQLiteSchema.migrator.migrate(queue, upTo: "\(version)")
+                try await queue.write { [id = run.id] database in
+                    try database.execute(
+                        sql: "INSERT INTO counted VALUES ('a', ?, ?, 'watcher', '1', 'web1', 3, 900, 400, ?, ?)",
+                        arguments: [id.description, fault.rawValue, moment.sinceEpoch, moment.sinceEpoch]
+                    )
+                }
+                try queue.close()
+            }
+            let store = try SQLiteStore(path: path)
+            func counts() async throws -> Set<String> {
+                Set(try await store.services(Samples.query()).services.map { "\($0.name) \($0.count)" })
+            }
+            #expect(try await counts() == ["watcher 3"])
+            run.service = .init(name: "watcher", version: "1")
+            run.targets = [.init(pid: 8)]
+            run.repeated = ["redis", "mill"].map { service in
+                var counted = RunRecord.Repeated(
+                    fingerprint: fault,
+                    repeats: .init(
+                        count: 2,
+                        report: nil,
+                        firstAt: moment,
+                        lastAt: moment,
+                        totalNs: 600,
+                        longestNs: 400
+                    )
+                )
+                counted.service = service
+                return counted
+            }
+            _ = try await Samples.insert([run], into: store)
+            #expect(try await counts() == ["redis 2", "mill 2"])
+        }
+    }
 }

@@ -133,6 +133,52 @@ extension StoreContract {
         }
     }
 
+    /// Two services have one fault, which one of them has had for long, and stalls of loops that are in no list.
+    func watchersCounts() async throws {
+        try await withStore { store in
+            let fault = Self.report().fingerprint
+            let moment = Self.now.advanced(byNanoseconds: -30 * 60_000_000_000)
+            var run = Self.run(updatedMinutesAgo: 10, host: "web1", service: "stall-monitor")
+            run.service?.version = "1.0"
+            run.targets = [.init(pid: 8), .init(pid: 9)]
+            let counts: [(String?, Int)] = [("redis", 2), ("redis", 3), ("mill", 7), (nil, 11)]
+            run.repeated = counts.map { service, count in
+                var counted = RunRecord.Repeated(
+                    fingerprint: fault,
+                    repeats: .init(
+                        count: count,
+                        report: nil,
+                        firstAt: moment,
+                        lastAt: moment,
+                        totalNs: 300_000_000,
+                        longestNs: 300_000_000
+                    )
+                )
+                counted.service = service
+                return counted
+            }
+            // The watcher has a stall of its own: nothing is new in a service of which nothing was known.
+            let reports = [
+                Self.report(hoursAgo: 5, service: "redis"),
+                Self.report(hoursAgo: 5, function: "own()", service: "stall-monitor"),
+            ]
+            _ = try await store.insert(reports.map { try Self.arrival($0) })
+            _ = try await store.insert([Arrival(json: run.json(), team: "a", now: Self.now)])
+            var query = Self.query(days: 1)
+            let sums = try await store.services(query).services.map { "\($0.name) \($0.count)" }
+            #expect(Set(sums) == ["redis 6", "mill 7", " 11", "stall-monitor 1"])
+            query.services = ["redis"]
+            let redis = try await store.faults(query, by: .total, limit: 10).faults
+            #expect(redis.map(\.count) == [6] && redis.map(\.releases) == [["1.2": 1]])
+            query.releases = ["1.0"]
+            #expect(try await store.faults(query, by: .total, limit: 10).faults.isEmpty)
+            (query.services, query.releases) = (["stall-monitor"], [])
+            let own = try await store.faults(query, by: .total, limit: 10).faults
+            #expect(own.map(\.fingerprint) == [reports[1].fingerprint])
+            #expect(try await Self.new(store) == [])
+        }
+    }
+
     /// A stall has another fault at its end than while it lasted.
     func changedNews() async throws {
         try await withStore { store in

@@ -67,6 +67,9 @@ struct StoreContract {
                 try await $0.news()
             },
             Check("Stalls without a report make a fault known or new, as others do") { try await $0.countedNews() },
+            Check("Stalls that a watcher only counted are those of the services that it watches") {
+                try await $0.watchersCounts()
+            },
             Check("A stall that turns out to be of another fault makes the first one not known") {
                 try await $0.changedNews()
             },

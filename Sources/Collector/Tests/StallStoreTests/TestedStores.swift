@@ -97,6 +97,43 @@ struct ClickHouseContractTests {
         }
     }
 
+    @Test("A store of the second version gets its column, and again without harm; what it counted stays")
+    func countedMigration() async throws {
+        try await TestedStore.withDatabase { address in
+            let (schema, client) = (ClickHouseSchema(address), ClickHouseClient(address))
+            _ = try await client.send(.init(schema.createDatabase), inDatabase: false)
+            for statement in schema.steps.prefix(2).joined() { _ = try await client.send(.init(statement)) }
+            var number = TabbedRows(into: "\(schema.database).migration (number)")
+            number.add(2)
+            number.endRow()
+            let start = StoreContract.report().startedAt.sinceEpoch
+            var run = TabbedRows(
+                into: """
+                    \(schema.database).run (team, day, id, updated, started, service, release, host, counted.fingerprint, counted.count, \
+                    counted.total, counted.longest, counted.first, counted.last)
+                    """
+            )
+            run.add("a")
+            run.add(Hours.day(start))
+            run.add(ULID.make().description)
+            for moment in [start + 1, start] { run.add(moment) }
+            for name in ["shop", "1.2", "web1"] { run.add(name) }
+            run.add([StoreContract.report().fingerprint.rawValue])
+            for value in [3, 900, 400, start, start] { run.add([value]) }
+            run.endRow()
+            for rows in [number, run] {
+                var statement = ClickHouseClient.Statement(rows)
+                if schema.cluster != nil { statement.settings = [("insert_distributed_sync", "1")] }
+                _ = try await client.send(statement)
+            }
+            let store = try await ClickHouseStore(address)
+            try await store.execute(stepsAfter: 0)
+            var query = StoreContract.query()
+            (query.services, query.releases) = (["shop"], ["1.2"])
+            #expect(try await store.faults(query, by: .total, limit: 10).faults.map(\.count) == [3])
+        }
+    }
+
     @Test("Text of any kind becomes a literal and comes back unchanged")
     func literals() async throws {
         try await TestedStore.withDatabase { address in
