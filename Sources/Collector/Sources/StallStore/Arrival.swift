@@ -182,7 +182,7 @@ extension ArrivedStall {
         _ team: String,
         _ now: Timestamp
     ) throws(ReportError) {
-        guard stall.durationNs >= 0 else { throw ReportError(.malformed, detail: "a duration is negative") }
+        guard stall.isPossible else { throw ReportError(.malformed, detail: "a duration is negative") }
         self.team = team
         id = stall.id
         startedNs = try Bounds.moment(stall.startedAt, now)
@@ -203,12 +203,15 @@ extension ArrivedStall {
 
 extension ArrivedRun {
     fileprivate init(_ run: RunRecord, _ json: [UInt8], _ team: String, _ now: Timestamp) throws(ReportError) {
+        guard run.watched.allSatisfy({ $0.watchedNs >= 0 }) else {
+            throw ReportError(.malformed, detail: "a watched time is negative")
+        }
         self.team = team
         id = run.id
         startedNs = try Bounds.moment(run.startedAt, now)
         updatedNs = max(startedNs, try Bounds.moment(run.updatedAt, now))
         // Queries relate it to the run's time, so no loop's time may be cut to a length. They add up numbers with fractions.
-        watchedNs = run.watched.map { max(0, $0.watchedNs) }.saturatingSum()
+        watchedNs = run.watched.map(\.watchedNs).saturatingSum()
         let (service, release) = (Bounds.name(run.service?.name), Bounds.name(run.service?.version))
         (self.service, self.release, host) = (service, release, Bounds.name(run.host.name))
         isRunning = run.state == .running

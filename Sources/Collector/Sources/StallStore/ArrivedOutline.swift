@@ -11,6 +11,8 @@ package struct ArrivedOutline: Hashable {
     /// The end, or the moment until which the stall is known to have lasted.
     let lastKnownMoment: Timestamp
     let durationNs: Int64
+    /// Whether its durations are possible: readers reject a report in which one is negative.
+    let isPossible: Bool
     let repeats: Repeats
     let service: String?
     let release: String?
@@ -31,10 +33,18 @@ package struct ArrivedOutline: Hashable {
         var longestNs: Int64 = 0
     }
 
-    package init(_ report: StallReport) { self.init(StallOutline(report), isProvisional: report.isProvisional == true) }
+    package init(_ report: StallReport) {
+        self.init(
+            StallOutline(report),
+            isProvisional: report.isProvisional == true,
+            bounds: [report.durationMinNs, report.durationMaxNs]
+        )
+    }
 
-    private init(_ stall: StallOutline, isProvisional: Bool) {
+    /// - Parameter bounds: The least and the greatest duration, as far as they are known.
+    private init(_ stall: StallOutline, isProvisional: Bool, bounds: [Int64?]) {
         (id, state, self.isProvisional) = (stall.id, stall.state, isProvisional)
+        isPossible = Self.arePossible([stall.durationNs] + bounds)
         (startedAt, lastKnownMoment, durationNs) = (stall.startedAt, stall.lastKnownMoment, stall.durationNs)
         let repeats = stall.repeats
         self.repeats = Repeats(
@@ -48,6 +58,8 @@ package struct ArrivedOutline: Hashable {
         (culprit, place) = (stall.culpritText, stall.culprit?.place)
     }
 
+    private static func arePossible(_ durations: [Int64?]) -> Bool { durations.allSatisfy { $0 ?? 0 >= 0 } }
+
     // MARK: From the tape
 
     /// Reads only these parts of a document that is known to be a report. Nil if a value is unusual.
@@ -57,7 +69,7 @@ package struct ArrivedOutline: Hashable {
         } else {
             // It is named by its place, or by the reason why there is no stack: another decoder knows how.
             guard let stall = try? StallOutline(from: report) else { return nil }
-            self.init(stall, isProvisional: report["provisional"]?.truth == true)
+            self.init(stall, isProvisional: report["provisional"]?.truth == true, bounds: Self.bounds(of: report))
         }
     }
 
@@ -70,6 +82,7 @@ package struct ArrivedOutline: Hashable {
         (self.id, self.state) = (id, StallState(rawValue: state))
         isProvisional = report["provisional"]?.truth == true
         (self.startedAt, self.durationNs) = (startedAt, durationNs)
+        isPossible = Self.arePossible([durationNs] + Self.bounds(of: report))
         lastKnownMoment = report["ended_at"]?.moment ?? startedAt.advanced(byNanoseconds: max(0, durationNs))
         repeats = Repeats(checked: report)
         let service = report["service"]
@@ -82,6 +95,12 @@ package struct ArrivedOutline: Hashable {
             culprit["file"]?.text.flatMap { file in
                 StallReport.Culprit(file: file, line: culprit["line"]?.whole.map(Int.init), stack: 0, frame: 0).place
             }
+    }
+}
+
+extension ArrivedOutline {
+    private static func bounds(of report: TapeDecoder) -> [Int64?] {
+        [report["duration_min_ns"]?.whole, report["duration_max_ns"]?.whole]
     }
 }
 

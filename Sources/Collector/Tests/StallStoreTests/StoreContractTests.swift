@@ -63,6 +63,28 @@ struct StoreContractTests {
         #expect(throws: RefusedArrival.self) { try StoreContract.arrival(report) }
         report = StoreContract.report(milliseconds: -1)
         #expect(throws: RefusedArrival.self) { try StoreContract.arrival(report) }
+        let bounds: [WritableKeyPath<StallReport, Int64?>] = [\.durationMinNs, \.durationMaxNs]
+        for bound in bounds {
+            report = StoreContract.report()
+            report[keyPath: bound] = 0
+            _ = try StoreContract.arrival(report)
+            report[keyPath: bound] = -1
+            #expect(throws: RefusedArrival.self) { try StoreContract.arrival(report) }
+            // One without a culprit's name is read in another way.
+            report.culprit = nil
+            #expect(throws: RefusedArrival.self) { try StoreContract.arrival(report) }
+        }
+        var run = RunRecord(
+            startedAt: report.startedAt,
+            updatedAt: report.startedAt,
+            host: .init(name: "web1"),
+            process: .init(pid: 7),
+            monitorVersion: "1"
+        )
+        run.watched = [.init(label: "main", watchedNs: -1)]
+        #expect(throws: RefusedArrival.self) {
+            try Arrival(json: run.json(), team: "a", now: StoreContract.now)
+        }
         for text in ["", "{", "[]", "{}", "null", "{\"schema\":\"stall-report/1\"}", "{\"schema\":\"other/1\"}"] {
             #expect(throws: RefusedArrival.self) {
                 try Arrival(json: Array(text.utf8), team: "a", now: StoreContract.now)
