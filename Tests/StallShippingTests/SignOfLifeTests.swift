@@ -1,6 +1,7 @@
 import Foundation
 import StallReading
 import StallReports
+import TestSupport
 import Testing
 
 @testable import StallShipping
@@ -12,14 +13,14 @@ struct SignOfLifeTests {
     /// Writes the record of a running monitor.
     ///
     /// - Returns: Its live record, which this process holds as the monitor's process would.
-    private func start(_ run: ULID) throws -> LiveRecordFile {
+    private func start(_ run: ULID, _ process: ProcessIdentity = .current()) throws -> LiveRecordFile {
         let start = Timestamp.now()
         var record = RunRecord(
             id: run,
             startedAt: start,
             updatedAt: start,
             host: .current(),
-            process: .current(),
+            process: process,
             monitorVersion: "0.1.0",
             watched: [.init(label: "main")]
         )
@@ -33,7 +34,7 @@ struct SignOfLifeTests {
             writer: LiveRecord.Writer(
                 host: .current(),
                 service: nil,
-                process: .current(),
+                process: process,
                 startedAt: start,
                 monitorVersion: "0.1.0",
                 memory: nil
@@ -59,6 +60,29 @@ struct SignOfLifeTests {
         }
         #expect(receiver.records.count { $0.id == dying } == receiver.signsBeforeDeath)
         #expect(receiver.records.allSatisfy { $0.state == .running })
+        _ = live
+    }
+
+    @Test("While a process is stopped it watches nothing, so that nothing is heard of it")
+    func stopped() throws {
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let process = Process()
+        (process.executableURL, process.arguments) = (URL(filePath: "/bin/sleep"), ["600"])
+        try process.run()
+        defer { process.killIfRunning() }
+        let (id, pid) = (ULID.make(), process.processIdentifier)
+        let live = try start(id, .of(pid))
+        func read() throws -> RunRecord { try ReportReader(path: directory).run(id) }
+        let before = try read()
+        #expect(before.watched[0].watchedNs > 0)
+        kill(pid, SIGSTOP)
+        waitUntil { statusField("State", of: pid).hasPrefix("T") }
+        let stopped = try read()
+        #expect(stopped.state == .running && stopped.watched[0].watchedNs == 0)
+        #expect(try read().updatedAt == stopped.updatedAt)
+        kill(pid, SIGCONT)
+        waitUntil { !statusField("State", of: pid).hasPrefix("T") }
+        #expect(try read().watched[0].watchedNs > before.watched[0].watchedNs)
         _ = live
     }
 }
