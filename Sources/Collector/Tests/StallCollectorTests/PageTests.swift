@@ -211,6 +211,22 @@ struct PageTests {
         }
     }
 
+    @Test("The forms of a page of a past time have the time's end, which can be changed or removed")
+    func pastForms() async throws {
+        try await Samples.withStore { store, _ in
+            try await Client.withServer(store, CollectorOptions()) { client in
+                for page in ["/", "/timeline"] {
+                    let until = "2026-01-02T03:04:05Z"
+                    let past = try await Self.text(client, "\(page)?since=2026-01-01T00:00:00Z&until=\(until)")
+                    #expect(past.contains("<input name=\"until\" value=\"\(until)\""), "\(page)")
+                    for query in ["", "?since=1d&until="] {
+                        #expect(try await !Self.text(client, page + query).contains("name=\"until\""), "\(page)")
+                    }
+                }
+            }
+        }
+    }
+
     @Test("A fault's page says which of its days, hosts and stalls it does not show")
     func faultLimits() async throws {
         try await Samples.withStore { store, _ in

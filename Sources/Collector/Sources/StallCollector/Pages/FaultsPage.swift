@@ -7,6 +7,8 @@ struct FaultsPage {
     let title = "Stalls"
     let team: String
     let since: [Option]
+    /// The end of the range. Nil if that is now.
+    let until: String?
     let choices: [Choice]
     let order: [Option]
     let text: String
@@ -79,7 +81,7 @@ struct FaultsPage {
                 link: Fingerprint(rawValue: alert.subject).map { PageLinks.alerted($0) }
             )
         }
-        since = Self.ranges(question.since)
+        (since, until) = (Self.ranges(question.since), question.until.isEmpty ? nil : question.until)
         order = Self.options(
             [("total", "blocked time"), ("count", "number"), ("worst", "worst"), ("last", "latest")],
             chosen: [question.order.rawValue]

@@ -52,6 +52,7 @@ enum Templates {
         <h1>Faults</h1>
         <form class="filters" method="get" action="/">
         <label>Since <select name="since">{{#since}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/since}}</select></label>
+        {{#until}}<label>Until <input name="until" value="{{until}}" placeholder="now"></label>{{/until}}
         {{#choices}}<label>{{title}} <select name="{{name}}"><option value="">all</option>{{#options}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/options}}</select></label>
         {{/choices}}
         <label>Function <input type="search" name="text" value="{{text}}"></label>
@@ -116,6 +117,7 @@ enum Templates {
         <h1>Hosts</h1>
         <form class="filters" method="get" action="/timeline">
         <label>Since <select name="since">{{#since}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/since}}</select></label>
+        {{#until}}<label>Until <input name="until" value="{{until}}" placeholder="now"></label>{{/until}}
         <label>Host <select name="host"><option value=""></option>{{#hosts}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/hosts}}</select></label>
         <label>Service <select name="service"><option value="">all</option>{{#services}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/services}}</select></label>
         <button>Show</button>

@@ -6,6 +6,8 @@ struct TimelinePage {
     let title = "Hosts"
     let team: String
     let since: [FaultsPage.Option]
+    /// The end of the range. Nil if that is now.
+    let until: String?
     let hosts: [FaultsPage.Option]
     let services: [FaultsPage.Option]
     /// What is shown, or what the user has to choose.
@@ -43,7 +45,7 @@ struct TimelinePage {
     init(_ question: QuestionText, _ choices: Choices, _ found: [StoredStall]?) {
         let query = question.query
         team = query.team
-        since = FaultsPage.ranges(question.since)
+        (since, until) = (FaultsPage.ranges(question.since), question.until.isEmpty ? nil : question.until)
         hosts = FaultsPage.options(choices.hosts.map { ($0, $0) }, chosen: query.hosts)
         services = FaultsPage.options(choices.services.map { ($0, $0) }, chosen: query.services)
         range = "\(moment(query.since)) to \(moment(query.until)) (UTC)"
