@@ -6,7 +6,7 @@ public struct Alert: Hashable, Sendable {
     public var team: String
     /// The rule's name.
     public var rule: String
-    /// What the rule found: a fingerprint, a service, or a service on a host.
+    /// What the rule found: a fingerprint in a service, a service, or a service on a host.
     public var subject: String
     /// The message for users. Names from reports are in it with control characters made visible.
     public var text: String

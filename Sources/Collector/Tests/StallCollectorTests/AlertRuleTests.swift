@@ -46,7 +46,39 @@ struct AlertRuleTests: AlertFixture {
             try await Self.insert("first()", minutesAgo: 5, into: store)
             try await Self.insert("second()", minutesAgo: 4, into: store)
             try await watch(store).round(now: Self.now)
-            #expect(try messages().flatMap(\.alerts).map(\.subject) == [Self.fingerprint("second()").rawValue])
+            #expect(try messages().flatMap(\.alerts).map(\.subject) == ["\(Self.fingerprint("second()")) in shop"])
+        }
+    }
+
+    @Test(
+        "A fault that is new in two services is reported for each; an alert or a silence of an earlier collector is of both"
+    )
+    func twoServices() async throws {
+        let rules = "  - {name: new, when: new-fault, within: 1h}\n  - {name: known, when: new-fault, within: 1h}"
+        try await withStore(rules) { store in
+            let fault = Self.fingerprint("new()").rawValue
+            var earlier = Alert(team: "default", rule: "known", subject: fault, text: "t", beganAt: Self.now)
+            earlier.toldBegin = ["nobody"]
+            try await store.change(alerts: [earlier], removing: [])
+            for service in ["shop", "bakery"] {
+                try await Self.insert("old()", minutesAgo: 300, service: service, into: store)
+                try await Self.insert("new()", minutesAgo: 5, service: service, into: store)
+            }
+            let subjects = ["\(fault) in bakery", "\(fault) in shop"]
+            await watch(store).round(now: Self.now)
+            let alerts = try await store.alerts()
+            #expect(alerts.map { "\($0.rule) \($0.subject)" } == ["known \(fault)"] + subjects.map { "new \($0)" })
+            let told = try messages().flatMap(\.alerts).filter { $0.rule == "new" }
+            #expect(told.map(\.subject).sorted() == subjects)
+            #expect(AlertSubject.fault(of: subjects[0])?.rawValue == fault)
+            for (silenced, expected) in [(fault, [true, true]), (subjects[0], [true, false])] {
+                let silence = AlertSilence(
+                    rule: "new",
+                    subject: silenced,
+                    until: Self.now.advanced(byNanoseconds: 1)
+                )
+                #expect(subjects.map { silence.covers("new", $0, at: Self.now) } == expected)
+            }
         }
     }
 
@@ -63,7 +95,7 @@ struct AlertRuleTests: AlertFixture {
             await watch.round(now: Self.now.advanced(byNanoseconds: 7_200_000_000_000))
             let told = try messages().flatMap(\.alerts)
             #expect(told.map(\.state) == ["firing", "resolved"])
-            #expect(told.map(\.subject) == [nameless.rawValue, nameless.rawValue])
+            #expect(told.map(\.subject) == ["\(nameless) in shop", "\(nameless) in shop"])
         }
     }
 

@@ -11,7 +11,7 @@ struct AlertFinder {
     struct Finding: Sendable {
         var subject: String
         var text: String
-        /// Earlier subjects of the same alert: a fault's former fingerprints.
+        /// Other subjects of the same alert: with a fault's former fingerprints, and those of earlier collectors, without the service.
         var aliases: [String] = []
         /// Whether it suffices to begin an alert. Otherwise it only lets an existing alert continue.
         var begins = true
@@ -61,7 +61,11 @@ struct AlertFinder {
             novelty: novelty,
             limit: Self.limit
         )
-        for candidate in new where !subjects.contains(candidate.fingerprint.rawValue) {
+        for candidate in new {
+            func subject(_ fingerprint: Fingerprint) -> String {
+                AlertSubject.fault(fingerprint, in: Self.name(candidate.service))
+            }
+            guard !subjects.contains(subject(candidate.fingerprint)) else { continue }
             query.services = [candidate.service]
             if !candidate.release.isEmpty {
                 guard rule.releases.isEmpty || rule.releases.contains(candidate.release) else { continue }
@@ -71,15 +75,16 @@ struct AlertFinder {
             guard let fault = try await store.fault(candidate.fingerprint, query) else { continue }
             let release = candidate.release.isEmpty ? mostFrequent(fault.releases) : candidate.release
             let place = [candidate.service, release].filter { !$0.isEmpty }.joined(separator: " ")
-            subjects.insert(candidate.fingerprint.rawValue)
+            subjects.insert(subject(candidate.fingerprint))
             findings.append(
                 Finding(
-                    subject: candidate.fingerprint.rawValue,
+                    subject: subject(candidate.fingerprint),
                     text: """
                         new in \(Self.name(place)): \(fault.culprit ?? "code without a name"), \
                         \(counted(fault.count, "stall")), the longest \(length(fault.longestNs))
                         """,
-                    aliases: fault.aliases.map(\.rawValue)
+                    aliases: fault.aliases.map(subject)
+                        + ([candidate.fingerprint] + fault.aliases).map(\.rawValue)
                 )
             )
         }
@@ -129,5 +134,17 @@ struct AlertFinder {
             let which = runs.count == 1 ? "nothing came" : "nothing came of \(runs.count) processes"
             return Finding(subject: subject, text: "\(subject): \(which) since \(moment(last)) UTC")
         }
+    }
+}
+
+/// The subject of an alert about a fault: its fingerprint and the service in which it is new. That of earlier collectors was the fingerprint.
+enum AlertSubject {
+    static func fault(_ fingerprint: Fingerprint, in service: String) -> String {
+        "\(fingerprint.rawValue) in \(service)"
+    }
+
+    /// The fault of an alert. Nil if the alert is about something else.
+    static func fault(of subject: String) -> Fingerprint? {
+        Fingerprint(rawValue: String(subject.prefix { $0 != " " }))
     }
 }

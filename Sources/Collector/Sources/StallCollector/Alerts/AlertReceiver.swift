@@ -212,7 +212,7 @@ extension AlertMessage.Entry {
         (team, rule, subject) = (alert.team, alert.rule, alert.subject)
         (text, beganAt, endedAt) = (alert.text, alert.beganAt, alert.endedAt)
         if let address {
-            url = address + (Fingerprint(rawValue: subject).map { PageLinks.alerted($0) } ?? "/")
+            url = address + (AlertSubject.fault(of: subject).map { PageLinks.alerted($0) } ?? "/")
         }
     }
 

@@ -73,7 +73,10 @@ struct AlertSilence: Sendable, Hashable {
     var until: Timestamp
 
     func covers(_ rule: String, _ subject: String, at now: Timestamp) -> Bool {
-        self.rule == rule && (self.subject ?? subject) == subject && now < until
+        guard self.rule == rule, now < until else { return false }
+        guard let own = self.subject, own != subject else { return true }
+        // A fingerprint alone is that fault in any service.
+        return AlertSubject.fault(of: subject).map { $0.rawValue == own } ?? false
     }
 }
 

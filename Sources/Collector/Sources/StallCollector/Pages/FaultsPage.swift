@@ -78,7 +78,7 @@ struct FaultsPage {
             AlertRow(
                 text: "\(alert.rule): \(alert.text)",
                 since: moment(alert.beganAt),
-                link: Fingerprint(rawValue: alert.subject).map { PageLinks.alerted($0) }
+                link: AlertSubject.fault(of: alert.subject).map { PageLinks.alerted($0) }
             )
         }
         (since, until) = (Self.ranges(question.since), question.until.isEmpty ? nil : question.until)
