@@ -163,16 +163,33 @@ struct PoolCodeTests {
         #expect(code.caller(ofJobIn: stack(5_000, 150, 1_500, 1_250, 9_000)) == nil)
     }
 
+    /// - Parameters:
+    ///   - timeout: The address of its timeout; 0 for none.
+    ///   - call: What it waits for when all the arguments are read; nil if it does not wait any more.
+    private func rests(_ number: Int, at address: UInt, timeout: UInt = 7_000, then call: UInt?) -> Bool {
+        let place = WaitPlace(call: number, argument: UInt64(address), stackPointer: 0, programCounter: 0)
+        return code.isRest(.calling(place)) {
+            call.map { SystemCall(number: number, arguments: [$0, 0x189, 0, timeout, 0, 0xffff_ffff]) }
+        }
+    }
+
+    private func futex() throws -> Int {
+        try #require((0..<600).first { SystemCall(number: $0, arguments: []).name == "futex" })
+    }
+
     @Test("A worker rests at the pool's own semaphore; a job that waits for another one does not")
     func rest() throws {
-        let futex = try #require((0..<600).first { SystemCall(number: $0, arguments: []).name == "futex" })
-        func waiting(_ call: Int, _ argument: UInt64) -> ThreadPosition {
-            .calling(.init(call: call, argument: argument, stackPointer: 0, programCounter: 0))
-        }
-        #expect(code.isRest(waiting(futex, 1_900)))
-        #expect(
-            !code.isRest(waiting(futex, 2_500)) && !code.isRest(waiting(futex + 1, 1_900)) && !code.isRest(.running)
-        )
+        let futex = try futex()
+        #expect(rests(futex, at: 1_900, then: 1_900))
+        #expect(!rests(futex, at: 2_500, then: 2_500) && !rests(futex + 1, at: 1_900, then: 1_900))
+        #expect(!code.isRest(.running) { nil })
+        // It has gone on meanwhile.
+        #expect(!rests(futex, at: 1_900, then: nil) && !rests(futex, at: 1_900, then: 1_800))
+    }
+
+    @Test("A job that waits without a timeout, as for a global lock of a static program, does not rest")
+    func globalLock() throws {
+        #expect(try !rests(futex(), at: 1_900, timeout: 0, then: 1_900))
     }
 
     @Test("Workers are known by their queues' names; those of serial queues and other threads are none")

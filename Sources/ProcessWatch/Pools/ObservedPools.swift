@@ -134,10 +134,17 @@ struct PoolCode: Hashable, Sendable {
     }
 
     /// Whether a worker waits for its next job there. The workers of a pool share a semaphore, which is in libdispatch's own data, unlike any
-    /// lock or semaphore for which a job waits.
-    func isRest(_ position: ThreadPosition) -> Bool {
-        guard case .calling(let wait) = position, Self.waits.contains(wait.call) else { return false }
-        return dispatch.contains(UInt(truncatingIfNeeded: wait.argument))
+    /// lock or semaphore for which a job waits. If libdispatch is linked into the program, the program's global locks are there, too. But a worker
+    /// waits for its next job only for some seconds, and then ends; and for a lock without a timeout.
+    ///
+    /// - Parameter readCall: Reads the call in which the thread sleeps, with all its arguments.
+    func isRest(_ position: ThreadPosition, _ readCall: () -> SystemCall?) -> Bool {
+        guard case .calling(let wait) = position, Self.waits.contains(wait.call),
+            dispatch.contains(UInt(truncatingIfNeeded: wait.argument))
+        else { return false }
+        // The fourth is the address of futex(2)'s timeout. If the thread has gone on since, the next look decides.
+        guard let call = readCall(), call.number == wait.call, call.arguments.count > 3 else { return false }
+        return call.arguments[0] == UInt(truncatingIfNeeded: wait.argument) && call.arguments[3] != 0
     }
 
     /// A stopped thread continues its wait by restart_syscall(2), with the arguments of the first call in its registers.

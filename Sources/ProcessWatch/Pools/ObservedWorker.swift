@@ -47,7 +47,7 @@ final class ObservedWorker {
         begun = nil
         if rule.needsPosition(schedule) {
             guard let position = files.readPosition() else { return false }
-            (look.position, look.rests) = (position, code.isRest(position))
+            (look.position, look.rests) = (position, code.isRest(position, files.readCall))
             let mayBeStopped = !look.rests && position != .running && rule.job != nil
             look.isStopped = mayBeStopped && (files.isStopped() || context.process.isFrozen)
         }
