@@ -73,19 +73,26 @@ struct FutexWait: Hashable, Sendable {
 
     /// Nil for other calls, and for operations that do not wait for one word.
     init?(_ call: SystemCall) {
-        guard call.name == "futex", call.arguments.count >= 4 else { return nil }
+        guard call.arguments.count >= 4, call.name == "futex" || Self.isContinued(call) else { return nil }
         let privateFlag: UInt = 128
         let clockRealtime: UInt = 256
         switch call.arguments[1] & 0xffff_ffff & ~(privateFlag | clockRealtime) {
         case 0: operation = .wait
         case 9: operation = .waitBitset
-        case 6, 13: operation = .lockPI
+        // The kernel continues these under their own name.
+        case 6 where call.name == "futex", 13 where call.name == "futex": operation = .lockPI
         default: return nil
         }
         address = call.arguments[0]
         isPrivate = call.arguments[1] & privateFlag != 0
         expected = UInt32(truncatingIfNeeded: call.arguments[2])
         isTimed = call.arguments[3] != 0
+    }
+
+    /// Whether it may be a wait with a timeout that the kernel continues after a stop of the process: by another call, with the arguments
+    /// still in their registers. Of the calls that are continued so, only this one has such a flag.
+    private static func isContinued(_ call: SystemCall) -> Bool {
+        WaitCalls.restarts.contains(call.number) && call.arguments[1] & 128 != 0 && call.arguments[3] != 0
     }
 
     /// The kernel's mark in a word that others wait for: FUTEX_WAITERS.

@@ -316,4 +316,22 @@ struct LockReadingTests {
         let number = try #require((0..<600).first { SystemCall(number: $0, arguments: []).name == "futex" })
         #expect(FutexWait(SystemCall(number: number, arguments: [0x1000, 0x81, 1, 0, 0, 0])) == nil)
     }
+
+    @Test("A wait with a timeout that goes on after a stop of the process, by another call, is the same wait")
+    func continued() throws {
+        let number = try #require(SystemCall.numbers(of: ["restart_syscall"]).first)
+        func continued(_ arguments: UInt...) -> FutexWait? {
+            FutexWait(SystemCall(number: number, arguments: arguments))
+        }
+        // FUTEX_WAIT and FUTEX_WAIT_BITSET, private, by the monotonic or the wall clock.
+        for operation: UInt in [0x80, 0x89, 0x189] {
+            let before = try wait(0x1000, operation, 2, timeout: 0x2000)
+            #expect(continued(0x1000, operation, 2, 0x2000, 0, 0) == before, "\(operation)")
+        }
+        // clock_nanosleep(2), nanosleep(2) without and with room for the rest, poll(2).
+        #expect(continued(1, 1, 0x1000, 0) == nil && continued(0x1000, 0, 2, 0x2000) == nil)
+        #expect(continued(0x1000, 0x7ffc_1234_5680, 2, 0x2000) == nil && continued(0x1000, 9, 2, 0x2000) == nil)
+        // What the kernel continues by the same call.
+        #expect(continued(0x1000, 0x80, 2, 0, 0, 0) == nil && continued(0x1000, 0x86, 2, 0x2000, 0, 0) == nil)
+    }
 }
