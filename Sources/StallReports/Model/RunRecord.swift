@@ -151,7 +151,8 @@ extension RunRecord {
         /// in records of older watchers.
         public var service: String?
         /// How long it was watched, including its rest, in nanoseconds; 0 for a run loop that has never run. If the process is alive, readers
-        /// return the present value; if it died, that of the last sample in its live record.
+        /// return the present value; if it died, that of the last sample in its live record. Time in which the process was stopped or frozen
+        /// is part of it, and in ``RunRecord/pauseLog`` as far as it was noticed; time in which the monitor was paused is not.
         public var watchedNs: Int64
         /// How many with this name were watched, and not paused, at `updated_at`. Nil: not known.
         public var watching: Int?
