@@ -31,14 +31,16 @@ extension StallMonitor.Configuration {
         /// - Parameter file: The path. The file may be missing.
         /// - Throws: An error that names the file and says why it cannot be used, or the error for a value of the wrong form or out of range.
         public static func load(file: String = "config/stall-monitor.yaml") async throws -> Self {
-            let reader = ConfigReader(providers: [
-                EnvironmentVariablesProvider(),
-                try await UnusableFile.naming(file) {
-                    try await FileProvider<YAMLSnapshot>(filePath: FilePath(file), allowMissing: true)
-                },
-            ])
-            StandardError.warn(ofUnknownKeys: UnknownKeys(file: file).findNew())
-            return try await Self(config: reader.scoped(to: "stallMonitor"))
+            try await FileReaders.run {
+                let reader = ConfigReader(providers: [
+                    EnvironmentVariablesProvider(),
+                    try await UnusableFile.naming(file) {
+                        try await FileProvider<YAMLSnapshot>(filePath: FilePath(file), allowMissing: true)
+                    },
+                ])
+                StandardError.warn(ofUnknownKeys: UnknownKeys(file: file).findNew())
+                return try await Self(config: reader.scoped(to: "stallMonitor"))
+            }
         }
     }
 

@@ -49,7 +49,10 @@ extension StallMonitorService {
         _ interval: Duration,
         _ onEvent: (@Sendable (StallEvent) -> Void)?
     ) async throws {
-        let (configuration, level) = try await source.read()
+        let (configuration, level, unknown) = try await FileReaders.run {
+            let (configuration, level) = try await source.read()
+            return (configuration, level, source.findNewUnknownKeys())
+        }
         self.init(
             configuration,
             from: source,
@@ -60,7 +63,7 @@ extension StallMonitorService {
             every: interval,
             onEvent: onEvent
         )
-        tellUnknownKeys(of: source)
+        tell(unknownKeys: unknown)
     }
 
     #if YAML
@@ -70,7 +73,8 @@ extension StallMonitorService {
         /// A key of the file's section that the monitor does not know, usually a misspelt one, is logged once; so is a misspelt variable.
         ///
         /// - Parameters:
-        ///   - file: The path. The file may be missing, which is logged, and may be created later.
+        ///   - file: The path. The file may be missing, which is logged, and may be created later. On a disk that does not answer this
+        ///     waits for it, without holding a worker of the task pool.
         ///   - pause: The time between two looks at the file, 10 ms to one day. SIGHUP causes a look at once.
         /// - Throws: An error that names the file and says why it cannot be used, or the errors of `Configuration(config:)`.
         public init(
@@ -84,14 +88,17 @@ extension StallMonitorService {
             onEvent: (@Sendable (StallEvent) -> Void)? = nil
         ) async throws {
             let pause = Self.interval(pause, atLeast: .milliseconds(10))
-            let provider = try await UnusableFile.naming(file) {
-                try await ReloadingFileProvider<YAMLSnapshot>(
-                    filePath: FilePath(file),
-                    allowMissing: true,
-                    pollInterval: pause
-                )
+            let (provider, exists) = try await FileReaders.run {
+                let provider = try await UnusableFile.naming(file) {
+                    try await ReloadingFileProvider<YAMLSnapshot>(
+                        filePath: FilePath(file),
+                        allowMissing: true,
+                        pollInterval: pause
+                    )
+                }
+                return (provider, FileManager.default.fileExists(atPath: file))
             }
-            if !FileManager.default.fileExists(atPath: file) {
+            if !exists {
                 logger?.notice("stall monitor's configuration file does not exist yet", metadata: ["file": "\(file)"])
             }
             let config = ConfigReader(providers: [EnvironmentVariablesProvider(), provider])
@@ -157,7 +164,7 @@ extension StallMonitorService {
             // Only that one: the file may have become unreadable after this reading, and that was logged.
             refusal.forget(former)
             tell(change)
-            tellUnknownKeys(of: source)
+            tell(unknownKeys: source.findNewUnknownKeys())
         } catch {
             tellRefusal(error, refusal)
         }
@@ -169,8 +176,7 @@ extension StallMonitorService {
         logger?.warning("stall monitor keeps its configuration", metadata: ["error": "\(error)"])
     }
 
-    private func tellUnknownKeys(of source: ConfigurationSource) {
-        let keys = source.findNewUnknownKeys()
+    private func tell(unknownKeys keys: [String]) {
         guard !keys.isEmpty else { return }
         guard let logger else { return StandardError.warn(ofUnknownKeys: keys) }
         logger.warning(
@@ -240,6 +246,11 @@ final class FileReaders: TaskExecutor {
     static let shared = FileReaders()
 
     private let queue = DispatchQueue(label: "stall-monitor.configuration", attributes: .concurrent)
+
+    /// In a task of its own, so that the caller's goes on in the pool.
+    static func run<Value: Sendable>(_ work: @escaping @Sendable () async throws -> Value) async throws -> Value {
+        try await Task(executorPreference: shared, operation: work).value
+    }
 
     func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
