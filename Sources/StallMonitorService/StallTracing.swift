@@ -59,7 +59,7 @@
                 span.addLink(SpanLink(context: context, attributes: ["stall.role": .string("waiting")]))
             }
             span.setStatus(SpanStatus(code: .error, message: report.cause.summary))
-            span.end(at: (report.endedAt ?? report.startedAt.advanced(byNanoseconds: report.durationNs)).instant)
+            span.end(at: (report.endedAt ?? report.knownUntil).instant)
         }
     }
 
@@ -152,6 +152,11 @@
                     "exception.stacktrace": .string(stackTrace),
                 ]
             )
+        }
+
+        /// Until when a stall was seen that is no longer watched.
+        fileprivate var knownUntil: Timestamp {
+            startedAt.advanced(byNanoseconds: durationNs).advanced(byNanoseconds: excludedNs ?? 0)
         }
 
         private var errorType: String { "stall." + cause.verdict.canonical.rawValue }

@@ -64,6 +64,19 @@
             #expect(span.links.isEmpty)
         }
 
+        @Test("The span of a stall that is no longer watched includes its excluded time, as one with an end does")
+        func abandoned() throws {
+            let stall = report {
+                $0.state = .abandoned
+                $0.endedAt = nil
+                $0.durationNs = 200_000_000
+                $0.excludedNs = 400_000_000
+            }
+            StallTracing(tracer: tracer).note(.ended(stall))
+            let span = try #require(tracer.finishedSpans.first)
+            #expect(span.endInstant.nanosecondsSinceEpoch == 1_795_000_000_600_000_005)
+        }
+
         @Test("The event is an exception with the stack, at the time of the detection")
         func event() throws {
             StallTracing(tracer: tracer).note(.ended(report()))
