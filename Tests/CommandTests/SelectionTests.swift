@@ -298,6 +298,8 @@ struct SelectionTests {
             let note = "were only counted: 'stall-monitor faults' has them"
             #expect(run.errors.contains(note), "\(reader): \(run.errors)")
         }
+        let faults = try CommandRun(arguments: ["faults"] + choice)
+        #expect(faults.output.contains(former.rawValue.dropFirst(3).prefix(4)), "\(faults.output) \(faults.errors)")
     }
 
     @Test("patterns: stars and question marks, without exponential time")

@@ -161,6 +161,8 @@ struct FaultsCommand: ParsableCommand {
 /// The faults of report directories, read one stall at a time.
 struct FaultSurvey {
     private let selection: StallSelection
+    /// Aliases of faults, also from reports that do not match. Nil if the selection names no fault.
+    private let names: FaultNames?
     private let tally: FaultTally
     /// What the directories contain, whether it matches or not.
     private let contents: (stalls: Int, runs: [RunRecord])
@@ -213,12 +215,15 @@ struct FaultSurvey {
         }
         tally.add(counted, matching: loose, by: Array(traits.values))
         (self.selection, self.tally, self.failures) = (selection, tally, failures)
+        self.names = selection.fingerprints.isEmpty ? nil : names ?? FaultNames(Array(traits.values))
         contents = (catalogs.stalls.count, runs)
         watchedNs = chosen.flatMap { $0.watched(in: selection) }.map { max(0, $0.watchedNs) }.saturatingSum()
     }
 
     func faults(by order: FaultOrder) -> [Fault] {
-        tally.all(watchedNs: watchedNs, by: order).filter { selection.includes($0.fingerprint, aliases: $0.aliases) }
+        tally.all(watchedNs: watchedNs, by: order).filter {
+            selection.includes($0.fingerprint, aliases: $0.aliases, names)
+        }
     }
 
     func document(_ faults: [Fault]) -> FaultDocument {
@@ -229,7 +234,8 @@ struct FaultSurvey {
 
     var emptyNote: String {
         failures.isEmpty
-            ? selection.nothingFound(among: contents.stalls, contents.runs) : "no stalls in what can be read"
+            ? selection.nothingFound(among: contents.stalls, contents.runs, names: names)
+            : "no stalls in what can be read"
     }
 }
 
