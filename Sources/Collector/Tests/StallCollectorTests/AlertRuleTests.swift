@@ -65,7 +65,7 @@ struct AlertRuleTests: AlertFixture {
                 try await Self.insert("new()", minutesAgo: 5, service: service, into: store)
             }
             let subjects = ["\(fault) in bakery", "\(fault) in shop"]
-            await watch(store).round(now: Self.now)
+            try await watch(store).round(now: Self.now)
             let alerts = try await store.alerts()
             #expect(alerts.map { "\($0.rule) \($0.subject)" } == ["known \(fault)"] + subjects.map { "new \($0)" })
             let told = try messages().flatMap(\.alerts).filter { $0.rule == "new" }

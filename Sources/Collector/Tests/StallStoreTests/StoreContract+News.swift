@@ -1,3 +1,4 @@
+import StallReading
 import StallReports
 import StallStore
 import Testing
