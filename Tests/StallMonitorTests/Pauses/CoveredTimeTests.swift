@@ -56,11 +56,11 @@ struct CoveredTimeTests {
         time.close(during, at: at(20_000))
         let after = time.open(at: at(23_000), until: at(23_100))
         time.extend(by: .seconds(3), until: at(23_050))
-        #expect(time.total(until: at(30_000)) == .seconds(15.1))
+        #expect(time.total(until: at(30_000)) == .milliseconds(15_100))
         time.close(after, at: at(30_000))
         _ = time.open(at: at(40_000), until: at(40_100))
         time.extend(by: .seconds(3), until: at(44_000))
-        #expect(time.total(until: at(50_000)) == .seconds(15.2))
+        #expect(time.total(until: at(50_000)) == .milliseconds(15_200))
     }
 
     @Test("How much was covered before a moment is known exactly until a scope is opened or closed, then as the least")
