@@ -14,11 +14,11 @@ extension ProcessSampler {
 
     /// The first stack whose thread is in the system call. On its way there the thread may be too late for a stop, or wait in
     /// vfork(2), where nothing stops it; and it may sleep when it is looked at and go on before it is copied, while we have no processor
-    /// until the deadline is over.
+    /// until the deadline is over. If it was stopped just as it began to wait, it waits on in restart_syscall(2).
     func firstStack(in call: String) throws -> CapturedStack {
         while true {
             switch capture() {
-            case .success(let stack) where stack.systemCall?.name == call: return stack
+            case .success(let stack) where [call, "restart_syscall"].contains(stack.systemCall?.name): return stack
             case .failure(let error) where ![.notStopped, .threadKeptMoving].contains(error.code): throw error
             default: continue
             }

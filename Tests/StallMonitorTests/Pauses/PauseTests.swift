@@ -69,9 +69,10 @@ struct PauseTests {
         let evidence = try #require(report.cause.evidence)
         let (window, cpu, delay) = (try #require(evidence.windowNs), evidence.cpuNs ?? 0, evidence.runDelayNs ?? 0)
         // Without the pause the stall is short: on a busy machine most of it may be a wait for a processor, or what was seen of it so short
-        // that the thread was mostly on a CPU. Then that is reported.
+        // that the thread was mostly on a CPU, or its code may be read from the disk again. Then that is reported.
         let waited = window - cpu - delay
-        let expected: Verdict = delay > max(cpu, waited) ? .starved : cpu >= waited ? .onCPU : .blocked
+        let wait: Verdict = (evidence.sampled?.faulting ?? 0) > 50 ? .diskWait : .blocked
+        let expected: Verdict = delay > max(cpu, waited) ? .starved : cpu >= waited ? .onCPU : wait
         #expect(report.cause.verdict == expected && window <= report.durationNs, "\(report.cause) \(report.durationNs)")
     }
 
