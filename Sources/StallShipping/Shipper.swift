@@ -155,10 +155,10 @@ package final class Shipper {
     }
 
     /// Queues the records of living processes, with the time that they watched meanwhile. A monitor writes nothing while its loops rest: without
-    /// this, the receiver could not tell it from one that died.
+    /// this, the receiver could not tell it from one that died. One that is stopped watches nothing, and is to be missed.
     private func queueSigns() {
         scheduleSigns()
-        for (id, directory) in living {
+        for (id, directory) in living where !Self.isStopped(id, in: directory) {
             do throws(ReportError) {
                 let run = try ReportReader(path: directory).run(id)
                 if run.state == .running { take(.event(.run(run), directory: directory)) } else { living[id] = nil }
@@ -167,6 +167,14 @@ package final class Shipper {
                 if error.code != .io { living[id] = nil }
             }
         }
+    }
+
+    /// Whether the process of a run is stopped, by a signal or a debugger. False if that cannot be seen from here.
+    private static func isStopped(_ run: ULID, in path: String) -> Bool {
+        guard let directory = try? OpenDirectory(path: path) else { return false }
+        let documents = StoredDocuments(path: path)
+        let process = documents.liveProcesses(of: [run], in: directory).processes.first
+        return ["T", "t"].contains(process?.kernelState(by: documents.liveness))
     }
 
     /// At random, so that hosts that started together do not send together.

@@ -63,27 +63,64 @@ struct SignOfLifeTests {
         _ = live
     }
 
-    @Test("While a process is stopped it watches nothing, so that nothing is heard of it")
+    @Test("Nothing is heard of a process while it is stopped; before and after that, its watched time only grows")
     func stopped() throws {
         defer { try? FileManager.default.removeItem(atPath: directory) }
         let process = Process()
         (process.executableURL, process.arguments) = (URL(filePath: "/bin/sleep"), ["600"])
         try process.run()
         defer { process.killIfRunning() }
-        let (id, pid) = (ULID.make(), process.processIdentifier)
-        let live = try start(id, .of(pid))
-        func read() throws -> RunRecord { try ReportReader(path: directory).run(id) }
-        let before = try read()
-        #expect(before.watched[0].watchedNs > 0)
-        kill(pid, SIGSTOP)
-        waitUntil { statusField("State", of: pid).hasPrefix("T") }
-        let stopped = try read()
-        #expect(stopped.state == .running && stopped.watched[0].watchedNs == 0)
-        #expect(try read().updatedAt == stopped.updatedAt)
-        kill(pid, SIGCONT)
-        waitUntil { !statusField("State", of: pid).hasPrefix("T") }
-        #expect(try read().watched[0].watchedNs > before.watched[0].watchedNs)
+        let (stopping, lasting) = (ULID.make(), ULID.make())
+        let live = try start(stopping, .of(process.processIdentifier))
+        let other = try start(lasting)
+        let receiver = try Stopping(stopping, process.processIdentifier)
+        var options = ShippingOptions(directories: [directory], endpoint: "", checkpoint: directory + "/sent")
+        (options.isCollector, options.linger, options.signOfLife) = (true, .zero, .milliseconds(2))
+        let shipper = try Shipper(options, receiver, cancellation: receiver.cancellation) { _ in }
+        _ = try shipper.run()
+        #expect(receiver.signs.count >= 6 && receiver.signsWhileStopped == 0)
+        for (before, after) in zip(receiver.signs, receiver.signs.dropFirst()) {
+            #expect(after.updatedAt > before.updatedAt && after.watched[0].watchedNs > before.watched[0].watchedNs)
+        }
         _ = live
+        _ = other
+    }
+}
+
+/// Accepts every request. After three signs of life of a process it stops that process; after six of another one it lets it go on; after three
+/// more it ends the shipper.
+private final class Stopping: Receiver {
+    let cancellation: Cancellation
+    private(set) var signs: [RunRecord] = []
+    private(set) var signsWhileStopped = 0
+    private var signsOfOthers = 0
+    private let run: ULID
+    private let process: Int32
+
+    init(_ run: ULID, _ process: Int32) throws {
+        cancellation = try Cancellation()
+        (self.run, self.process) = (run, process)
+    }
+
+    func post(_ body: [UInt8], to path: String, within limit: Duration, while isAwaited: () -> Bool) -> Answer {
+        let records = body.split(separator: UInt8(ascii: "\n")).compactMap { try? RunRecord(json: Array($0)) }
+        let found = records.filter { $0.id == run }
+        let isStopped = statusField("State", of: process).hasPrefix("T")
+        signs += found
+        if isStopped {
+            signsWhileStopped += found.count
+            signsOfOthers += records.count - found.count
+            if signsOfOthers >= 6 { go(on: true) }
+        } else if signs.count >= 3, signsOfOthers == 0 {
+            go(on: false)
+        }
+        if signs.count >= 6 { cancellation.cancel() }
+        return .accepted(rejected: 0, message: "")
+    }
+
+    private func go(on goesOn: Bool) {
+        kill(process, goesOn ? SIGCONT : SIGSTOP)
+        waitUntil { statusField("State", of: process).hasPrefix("T") != goesOn }
     }
 }
 

@@ -34,9 +34,6 @@ public struct LiveProcess: Codable, Hashable, Sendable {
         return ProcessStat(pid: process.pid)?.state
     }
 
-    /// Whether it is stopped, by a signal or a debugger. False if that cannot be seen from here.
-    func isStopped(by liveness: ProcessLiveness) -> Bool { ["T", "t"].contains(kernelState(by: liveness)) }
-
     /// How it ended, if it is dead.
     public func end(by liveness: ProcessLiveness) -> ProcessEnd {
         let seen = liveness.status(of: record.writer.process, on: record.writer.host)

@@ -55,13 +55,12 @@ extension RunRecord: RecoverableDocument {
         return copy
     }
 
-    /// While its loops rest, a process writes nothing but still watches: as long as it lives, which its live record shows, and is not stopped by
-    /// a signal or a debugger.
+    /// While its loops rest, a process writes nothing but still watches: as long as it lives, which its live record shows.
     func grown(by live: LiveProcess, _ liveness: ProcessLiveness) -> RunRecord {
         guard state == .running, live.status(by: liveness) == .alive else { return self }
         var copy = self
         copy.note(waiting: live.record.status.waitingReports)
-        if let age = ageNs, !live.isStopped(by: liveness) { copy.advance(by: age) }
+        if let age = ageNs { copy.advance(by: age) }
         return copy
     }
 
