@@ -137,9 +137,12 @@ struct StoreTests {
         try store.write(report)
     }
 
-    @Test("on a full file system lower limits make room for the next report")
-    func lowerLimits() throws {
-        let disk = try MountedDisk(at: directory.root + "/disk", options: "size=128k")
+    @Test(
+        "on a file system that has no room, or no files, left lower limits make room for the next report",
+        arguments: ["size=128k", "nr_inodes=12"]
+    )
+    func lowerLimits(options: String) throws {
+        let disk = try MountedDisk(at: directory.root + "/disk", options: options)
         var written: [ULID] = []
         let error = #expect(throws: ReportError.self) {
             while true {

@@ -129,12 +129,14 @@ private struct FileSample {
         (owner, hasUsage) = (raw.st_uid, raw.st_blocks > 0)
     }
 
-    /// By a new file, which is empty and removed at once, and by those that are there.
+    /// By a new file, which is empty and removed at once, and by those that are there. If not even an empty file can be created, because none is
+    /// left on the file system, this user is taken for the owner.
     init?(of directory: borrowing OpenDirectory) {
-        guard let owner = try? directory.ownerOfNewFiles(), let names = try? directory.names() else { return nil }
+        guard let names = try? directory.names() else { return nil }
+        owner = (try? directory.ownerOfNewFiles()) ?? geteuid()
         var hasUsage = false
         for name in names where !hasUsage { hasUsage = directory.described(name).map { $0.st_blocks > 0 } ?? false }
-        (self.owner, self.hasUsage) = (owner, hasUsage)
+        self.hasUsage = hasUsage
     }
 }
 
