@@ -16,7 +16,7 @@ struct LiveSnapshot: Codable, Hashable {
         /// The kernel's state letter, as in `/proc/PID/stat`. Nil if it cannot be read from here.
         var kernelState: String?
         var record: LiveRecord
-        /// Its ongoing stalls with details from their reports.
+        /// Its ongoing stalls, and those that have ended while their reports do not say so yet, with details from their reports.
         var stalls: [Stall]
         /// The task pools that it watches, as last written to its run record. Nil without pools or record.
         var pools: [RunRecord.Watched]?
@@ -25,7 +25,7 @@ struct LiveSnapshot: Codable, Hashable {
         /// Its run record, if it is a watcher from outside, for selections.
         var watcher: RunRecord?
 
-        /// Those of its stalls that have not ended. The others stay until their reports say so.
+        /// Those of its stalls that have not ended.
         var ongoing: [Stall] { stalls.filter { $0.live.state == .ongoing } }
 
         /// The name of what is watched.
