@@ -107,9 +107,11 @@ private final class ThreadBody {
     /// A stop of the whole process (SIGSTOP, a freezer) takes 20 ms of it at most: who would give the signal was stopped, too.
     func wait(within patience: inout Duration) -> Bool {
         repeat {
-            let part = min(patience, .milliseconds(20))
-            patience -= part
-            if wait(until: .now + part) { return true }
+            let (start, part) = (MonotonicInstant.now, min(patience, .milliseconds(20)))
+            let isSignalled = wait(until: start + part)
+            // No more than has passed: a caller may wait for hundreds of signals, of which each comes at once.
+            patience -= min(.now - start, part)
+            if isSignalled { return true }
         } while patience > .zero
         return false
     }

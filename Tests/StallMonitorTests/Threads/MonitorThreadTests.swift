@@ -44,6 +44,22 @@ struct MonitorThreadTests {
         #expect(thread.join(by: .now))
     }
 
+    @Test("a wait for many signals takes as much of the patience as it lasts; one without a signal takes all of it")
+    func patience() {
+        let semaphore = TickSemaphore()
+        var patience = Duration.seconds(2)
+        var taken = 0
+        // As many as reports that wait for a disk, which then takes them at once.
+        for _ in 0..<256 {
+            semaphore.signal()
+            if semaphore.wait(within: &patience) { taken += 1 }
+        }
+        #expect(taken == 256 && patience > .zero)
+        patience = .milliseconds(50)
+        let isSignalled = semaphore.wait(within: &patience)
+        #expect(!isSignalled && patience <= .zero)
+    }
+
     @Test("a thread does not wait for its own end")
     func ownEnd() throws {
         let own = Mutex<MonitorThread?>(nil)
