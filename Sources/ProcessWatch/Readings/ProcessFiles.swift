@@ -56,14 +56,17 @@ struct ProcessFiles: Hashable, Sendable {
     /// Whether it is about to end: each of its threads has no program any more, is killed, or ends. The first thread stays until the process's
     /// memory is free, which takes seconds if that is much, and so does the writing of a core dump; others stay until they get a processor.
     var isEnding: Bool {
-        guard let threads else { return false }
-        return threads.allSatisfy { thread in
-            let task = "\(directory)/task/\(thread)"
-            var byte: CChar = 0
-            if unsafe readlink("\(task)/exe", &byte, 1) < 0 && errno == ENOENT { return true }
-            // In this order: a thread that takes the signal has the flag from then on.
-            return Self.isKilled(byStatus: "\(task)/status") || Self.isExiting(byStat: "\(task)/stat")
-        }
+        // The first thread is there as long as the process is, and nearly always shows that it goes on: no list of thousands of threads is read.
+        guard isEnding(thread: processID), let threads else { return false }
+        return threads.allSatisfy(isEnding(thread:))
+    }
+
+    private func isEnding(thread: Int32) -> Bool {
+        let task = "\(directory)/task/\(thread)"
+        var byte: CChar = 0
+        if unsafe readlink("\(task)/exe", &byte, 1) < 0 && errno == ENOENT { return true }
+        // In this order: a thread that takes the signal has the flag from then on.
+        return Self.isKilled(byStatus: "\(task)/status") || Self.isExiting(byStat: "\(task)/stat")
     }
 
     /// Whether the thread with this file `/proc/PID/task/TID/stat` has taken a signal that ends its process, or has begun to exit. It may still have
