@@ -83,7 +83,7 @@ extension StallMonitor {
     package var isYetToWatchMain: Bool {
         guard loop_hooks_are_called() else { return false }
         let isWatched = LoopRegistrar.current.isMainWatched
-        // After that: a watch begins under the lock that this takes. So once this is false, it has begun.
+        // `isRunning` is read second: it waits for the lock under which a watch begins. So a watch that was seen above has begun completely.
         return isRunning && !isWatched
     }
 }
