@@ -146,7 +146,7 @@ struct EngineParts: Sendable {
         var rest = min(patience, .seconds(1))
         var patience = patience - rest
         var hasEnded = reporter.join(within: &patience)
-        // A reporter that ends itself, from the handler, has all the time.
+        // If a handler stops its own monitor, this is the reporter's thread, which has not been waited for. It ends later, and its disk has time.
         if !hasEnded, patience <= .zero { writer.giveUp() }
         rest += patience
         hasEnded = hasEnded || reporter.join(within: &rest)

@@ -134,8 +134,8 @@ struct PoolCode: Hashable, Sendable {
     }
 
     /// Whether a worker waits for its next job there. The workers of a pool share a semaphore, which is in libdispatch's own data, unlike any
-    /// lock or semaphore for which a job waits. If libdispatch is linked into the program, the program's global locks are there, too. But a worker
-    /// waits for its next job only for some seconds, and then ends; and for a lock without a timeout.
+    /// lock or semaphore for which a job waits. If libdispatch is linked into the program, the program's global locks are there, too. What tells
+    /// them apart is the timeout: a worker waits for its next job for some seconds, and then ends; it waits for a lock without a timeout.
     ///
     /// - Parameter readCall: Reads the call in which the thread sleeps, with all its arguments.
     func isRest(_ position: ThreadPosition, _ readCall: () -> SystemCall?) -> Bool {

@@ -101,7 +101,8 @@ package final class RunCompletion: Sendable {
         if mode { modeWasStopped.store(true, ordering: .relaxed) }
     }
 
-    /// Stops what was stopped once more, for the outer runs: for a caller that has run the mode again after its runs were stopped. The loop's thread.
+    /// Repeats the stops that have ended runs with this condition, so that the outer runs see them: for a caller that did not return then, but has
+    /// run the mode again. The loop's thread.
     package func passOnStops(to loop: EventRunLoop, _ mode: EventRunLoop.Mode) {
         if loopWasStopped.load(ordering: .relaxed) { loop.stop() }
         if modeWasStopped.load(ordering: .relaxed) { loop.stop(mode: mode) }

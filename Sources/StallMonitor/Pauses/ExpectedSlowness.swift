@@ -157,7 +157,8 @@ struct CoveredTime: Sendable {
 
     /// Moves the limits of the scopes that were open during a stop that ended shortly before `time`.
     mutating func extend(by stop: Duration, until time: MonotonicInstant) {
-        // A scope opened after the stop is far from its middle; one opened just before it may seem to begin in it.
+        // `time` is a little later than the end of the stop, so a scope that was opened just before the stop may seem to have been opened in it.
+        // The middle tells it from one that was opened after the stop.
         let (start, middle) = (time.advanced(by: .zero - stop), time.advanced(by: .zero - stop / 2))
         for index in open.indices where open[index].since <= middle && open[index].limit >= start {
             open[index].limit = open[index].limit + stop
