@@ -159,6 +159,8 @@ extension StallMonitorService {
         let former = refusal.present
         do {
             let (configuration, level) = try await source.readPresent()
+            // The service may have ended meanwhile, while the disk did not answer.
+            guard !Task.isCancelled else { return }
             var change = monitor.reconfigure(configuration)
             if self.level.replace(by: level) { change.applied.append("logLevel") }
             // Only that one: the file may have become unreadable after this reading, and that was logged.

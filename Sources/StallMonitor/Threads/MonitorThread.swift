@@ -104,13 +104,14 @@ private final class ThreadBody {
 
     /// Waits until a signal, for this long at most, and takes the time from `patience`. Returns whether there was a signal.
     ///
-    /// A stop of the whole process (SIGSTOP, a freezer) takes 20 ms of it at most: who would give the signal was stopped, too.
+    /// A stop of the whole process (SIGSTOP, a freezer) takes 100 ms of it at most: who would give the signal was stopped, too. So long a control
+    /// group that has used up its quota has no processor, which counts.
     func wait(within patience: inout Duration) -> Bool {
         repeat {
             let (start, part) = (MonotonicInstant.now, min(patience, .milliseconds(20)))
             let isSignalled = wait(until: start + part)
             // No more than has passed: a caller may wait for hundreds of signals, of which each comes at once.
-            patience -= min(.now - start, part)
+            patience = max(.zero, patience - min(.now - start, .milliseconds(100)))
             if isSignalled { return true }
         } while patience > .zero
         return false
