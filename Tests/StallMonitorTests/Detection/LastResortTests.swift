@@ -37,17 +37,7 @@ struct LastResortTests {
         await #expect(processExitsWith: .success) {
             var test = RoundUnderTest()
             let loop = QuietLoop()
-            test.round.services.lastResort = LastResort(limit: .milliseconds(20), abortPatience: .seconds(60))
-            test.watch(loop, rule: StallRule(tick: .milliseconds(2), ticks: 3))
-            loop.leaveRest()
-            var announced = 0
-            // This time limit only ends a hang.
-            let deadline = MonotonicInstant.now + .seconds(30)
-            while announced == 0, MonotonicInstant.now < deadline {
-                test.round.look()
-                for case .aborting in test.takeNotices() { announced += 1 }
-            }
-            #expect(announced == 1)
+            #expect(test.announceAbort(of: loop) == 1)
             // Nothing looks meanwhile, as if the process was stopped.
             _ = stallInSleep(6_000)
             test.round.look()
@@ -106,17 +96,7 @@ struct LastResortTests {
     func withoutEvidence() {
         var test = RoundUnderTest()
         let loop = QuietLoop()
-        test.round.services.lastResort = LastResort(limit: .milliseconds(20), abortPatience: .seconds(60))
-        test.watch(loop, rule: StallRule(tick: .milliseconds(2), ticks: 3))
-        loop.leaveRest()
-        var announced = 0
-        // This time limit only ends a hang.
-        let deadline = MonotonicInstant.now + .seconds(30)
-        while announced == 0, MonotonicInstant.now < deadline {
-            test.round.look()
-            for case .aborting in test.takeNotices() { announced += 1 }
-        }
-        #expect(announced == 1)
+        #expect(test.announceAbort(of: loop) == 1)
         loop.rest()
         test.round.look()
         test.round.finish()
@@ -129,5 +109,23 @@ struct LastResortTests {
         notice.noteWritten()
         #expect(resort.step(for: 2, lasting: .seconds(39)) { .seconds(1) } == .wait)
         #expect(resort.step(for: 2, lasting: .seconds(39)) { .seconds(30) } == .announce)
+    }
+}
+
+extension RoundUnderTest {
+    /// Lets a loop stand still until its stall is announced as the last one.
+    ///
+    /// - Returns: How often it was announced: 0 if it was not within half a minute, which only ends a hang.
+    fileprivate mutating func announceAbort(of loop: QuietLoop) -> Int {
+        round.services.lastResort = LastResort(limit: .milliseconds(20), abortPatience: .seconds(60))
+        watch(loop, rule: StallRule(tick: .milliseconds(2), ticks: 3))
+        loop.leaveRest()
+        var announced = 0
+        let deadline = MonotonicInstant.now + .seconds(30)
+        while announced == 0, MonotonicInstant.now < deadline {
+            round.look()
+            for case .aborting in takeNotices() { announced += 1 }
+        }
+        return announced
     }
 }
