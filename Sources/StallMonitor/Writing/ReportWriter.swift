@@ -1,5 +1,7 @@
+import CRunLoopShims
 import Locking
 import RunLoopKit
+import StallDiagnosis
 import StallReports
 
 /// The thread that waits for the disk, or for another sink, so that no other thread has to.
@@ -12,8 +14,8 @@ final class ReportWriter: Sendable {
         var problem: ReportError?
         /// Problems of the directory, as of the last time it could be written.
         var concerns: Set<ReportDirectory.Concern> = []
-        /// Since when the present step lasts, and how long it may take.
-        var busy: (since: MonotonicInstant, patience: Duration)?
+        /// Since when the present step lasts, how long it may take, and the thread that carries it out.
+        var busy: (since: MonotonicInstant, patience: Duration, thread: Int32)?
         var waitingReports = 0
         var waitingBytes = 0
         var peakBytes = 0
@@ -30,9 +32,16 @@ final class ReportWriter: Sendable {
         /// Whether the present step, if there is one, is usually quick.
         var isQuick: Bool { busy.map { $0.patience <= ReportWriter.writeTimeout } ?? true }
 
+        /// Whether the present step takes longer than it may.
+        func isOverdue(at now: MonotonicInstant) -> Bool {
+            busy.map { now - $0.since >= $0.patience } ?? false
+        }
+
+        /// Whether the sink keeps the present step for longer than it may. A thread that is ready to run waits for a processor, and not for a
+        /// sink. Not on the writer's own thread.
         func hangs(at now: MonotonicInstant) -> Bool {
-            guard let busy else { return false }
-            return now - busy.since >= busy.patience
+            guard let busy, isOverdue(at: now) else { return false }
+            return ThreadEvidence.read(threadID: busy.thread)?.state != "R"
         }
     }
 
@@ -141,11 +150,12 @@ final class ReportWriter: Sendable {
     /// - Returns: The step that is left: to wait, or to end.
     @discardableResult
     private func carryOutSteps(onOwnThread: Bool) -> WriteQueue.Step {
+        let thread = run_loop_own_tid()
         while true {
             let now = MonotonicInstant.now
             let step = state.withLock { state in
                 let step = state.queue.next(at: now)
-                state.status.busy = step.patience.map { (now, $0) }
+                state.status.busy = step.patience.map { (now, $0, thread) }
                 return step
             }
             switch step {
@@ -205,7 +215,7 @@ final class ReportWriter: Sendable {
                 state.status.bytesWritten += Int64(written.bytes)
                 state.status.concerns = written.concerns
             }
-            return before.hangs(at: end) || (before.problem == nil) != (state.status.problem == nil)
+            return before.isOverdue(at: end) || (before.problem == nil) != (state.status.problem == nil)
         }
         answer(didChange: didChange)
     }

@@ -186,6 +186,29 @@ struct ReportPublisherTests {
         #expect(thread.join(by: .now + .seconds(60)))
     }
 
+    @Test(
+        "A writer that computes, or has no processor, is not reported as a disk that does not answer",
+        arguments: [true, false]
+    )
+    func slow(computes: Bool) throws {
+        let (sink, log) = (SlowSink(computes: computes), EventLog())
+        let writer = ReportWriter(sink: sink, limits: .init(), meter: CostMeter(), changed: {})
+        let thread = try MonitorThread(name: "stall-writer") { writer.run() }
+        var publisher = ReportPublisher(writer: writer, tell: log.handler)
+        let expected: [StallMonitorError.Code] = computes ? [] : [.reportDirectoryHangs]
+        writer.order { $0.put(PendingDocument(name: ReportFileName(.stall, .make()), bytes: [1], isFinal: true)) }
+        try #require(sink.began.wait(until: .now + .seconds(60)))
+        // Waits for as long as a write may take.
+        publisher.put(StallReport.minimal())
+        #expect(writer.status.isOverdue(at: .now) && log.faults.map(\.code) == expected)
+        sink.end()
+        #expect(writer.wait(until: .now + .seconds(60)))
+        writeThrice(&publisher, writer)
+        #expect(log.faults.map(\.code) == expected && log.mended == expected && publisher.lostWrites == 0)
+        publisher.close()
+        #expect(thread.join(by: .now + .seconds(60)))
+    }
+
     /// The publisher waits only as long as a working disk would need; a busy machine may need longer.
     private func writeThrice(_ publisher: inout ReportPublisher, _ writer: ReportWriter) {
         for _ in 0..<3 {
@@ -213,6 +236,32 @@ private final class DistantSink: ReportSink {
     func write(_ bytes: [UInt8], as name: ReportFileName) throws(ReportError) -> ReportDirectory.Written {
         guard isReached.withLock({ $0 }) else { throw ReportError(.io, detail: "not reached") }
         taken.withLock { $0.append(bytes) }
+        return .init(bytes: bytes.count, concerns: [])
+    }
+}
+
+/// Does not return from its first write before `end`.
+private final class SlowSink: ReportSink {
+    let name = "collector.example"
+    let began = TickSemaphore()
+    private let computes: Bool
+    private let isOver = Atomic(false)
+    private let ended = TickSemaphore()
+
+    init(computes: Bool) { self.computes = computes }
+
+    func end() {
+        isOver.store(true, ordering: .releasing)
+        ended.signal()
+    }
+
+    func prepare(closing: Bool) -> Set<ReportDirectory.Concern> { [] }
+
+    func write(_ bytes: [UInt8], as name: ReportFileName) -> ReportDirectory.Written {
+        began.signal()
+        while !isOver.load(ordering: .acquiring) {
+            if !computes { _ = ended.wait(until: .now + .seconds(600)) }
+        }
         return .init(bytes: bytes.count, concerns: [])
     }
 }
