@@ -7,9 +7,9 @@ extension RemotePort {
     /// continue (R56).
     ///
     /// There is exactly one outcome: the reply, or one of the errors. Stopping the loop does not end the wait; the stop is passed
-    /// on to the outer run afterwards, and a stop of the mode to the next outer run of that mode. Requests may be nested, and several threads may
-    /// make them at once. If the port is removed from the mode meanwhile, no reply can come: that is a `receiveTimeout`, at once if nothing else
-    /// is in the mode.
+    /// on to the outer run afterwards, and a stop of the mode to the next outer run of that mode. A worker that is stopped ends
+    /// afterwards, too. Requests may be nested, and several threads may make them at once. If the port is removed from the mode
+    /// meanwhile, no reply can come: that is a `receiveTimeout`, at once if nothing else is in the mode.
     ///
     /// - Parameters:
     ///   - sendTimeout: How long the caller and its loop block if the receiver's queue is full; nil for no limit.

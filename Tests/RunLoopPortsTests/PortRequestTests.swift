@@ -285,6 +285,34 @@ struct PortRequestTests {
         }
     }
 
+    @Test("R56: a worker that is stopped while it awaits a reply sleeps until the reply, and then ends")
+    func stopOfWorker() async throws {
+        let held = Box<ReceivedMessage?>(nil)
+        let server = Server { held.value = $0 }
+        let worker = try WorkerThread(name: "stopped")
+        let trace = Trace()
+        try await onLoop { _ in
+            let remote = try RemotePort(to: server.port)
+            let exits = Counter()
+            worker.loop.add(LoopObserver(activities: .exit) { _, _ in exits.increment() })
+            worker.loop.perform {
+                trace.note("\(failure { _ = try remote.request(PortMessage(), receiveTimeout: nil) } == nil)")
+                // A run that begins after the stop does not outlast it.
+                trace.note("\(EventRunLoop.current.run(for: .seconds(60)))")
+            }
+            waitUntil { held.value != nil && worker.loop.isWaiting }
+            worker.stop()
+            waitUntil { exits.value > 0 && worker.loop.isWaiting }
+            #expect(!worker.hasEnded)
+            try held.value?.reply(PortMessage())
+            #expect(worker.join(timeout: .seconds(60)))
+            // The run that the stop ended, the one that the reply ended, the last one in the block, and the worker's.
+            #expect(exits.value == 4)
+            server.end()
+        }
+        #expect(trace.all == ["true", "stopped"])
+    }
+
     @Test("R17, R56: a stop of the mode in which a reply is awaited ends neither the wait nor a run of another mode")
     func stopOfModeIsPassedOn() async throws {
         let held = Box<ReceivedMessage?>(nil)

@@ -99,7 +99,8 @@ extension EventRunLoop {
         outerWaitsAhead.store(anyOuterWaits, ordering: .relaxed)
         // A wake-up that the nested run has consumed may have been meant for the outer run, which may be about to sleep.
         let hasConsumed = wake.wasConsumed.exchange(outerConsumed, ordering: .relaxed)
-        if outer.phase != .idle, hasConsumed || (outerWaits && (outerStops != 0 || passesOn)) { wake.post() }
+        let isOuterToEnd = outerStops != 0 || passesOn || isEnding
+        if outer.phase != .idle, hasConsumed || (outerWaits && isOuterToEnd) { wake.post() }
         return result
     }
 
@@ -116,7 +117,7 @@ extension EventRunLoop {
     }
 
     private func takeTurns(_ activation: inout Activation) -> RunResult {
-        if isStopped(activation.mode) { return .stopped }
+        if hasStopRequest(activation.mode) { return .stopped }
         while true {
             if let result = turn(&activation) { return result }
         }
@@ -154,12 +155,17 @@ extension EventRunLoop {
         if handledSource && activation.returnsAfterSource { return .handledSource }
         if activation.completion?.isSet == true { return .handledSource }
         if hasTimedOut(activation) { return .timedOut }
-        if isStopped(activation.mode) { return .stopped }
+        if hasStopRequest(activation.mode) || endsWithLoop(activation) { return .stopped }
         return isEmpty(activation.mode) ? .finished : nil
     }
 
-    private func isStopped(_ mode: LoopMode) -> Bool {
+    private func hasStopRequest(_ mode: LoopMode) -> Bool {
         stopRequests.load(ordering: .acquiring) != 0 || mode.stopRequests.load(ordering: .acquiring) != 0
+    }
+
+    /// Whether the run ends because all do. One that waits for its completion does not: its caller would only run the mode again.
+    func endsWithLoop(_ activation: Activation) -> Bool {
+        isEnding && activation.completion == nil && activation.mode.isCommon.load(ordering: .acquiring)
     }
 
     private func noteStops(of activation: Activation) {

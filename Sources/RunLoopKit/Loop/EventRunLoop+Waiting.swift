@@ -18,7 +18,8 @@ extension EventRunLoop {
         let mode = activation.mode
         let looks = !activation.skipsLook && servesMainQueue(in: mode)
         if looks && mainQueue.isReady { return mainQueueWithWakeUp() }
-        if hasHandled || activation.pollsOnly { return poll(activation, mainQueueFirst: looks) }
+        let pollsOnly = hasHandled || activation.pollsOnly || endsWithLoop(activation)
+        if pollsOnly { return poll(activation, mainQueueFirst: looks) }
         // Needed only if there are observers: they must not see a sleep if the queue is ready. Without observers the sleep
         // finds it at once.
         if looks, mode.observedActivities.load(ordering: .acquiring) & Activity.aroundWaiting.rawValue != 0 {

@@ -28,6 +28,8 @@ public final class EventRunLoop: Sendable {
     let clockWatch = ClockWatch()
     /// `Stop` bits, for the innermost activation. A stop while none runs is cleared by the start of the next one (R22).
     let stopRequests = Atomic<UInt8>(0)
+    /// Whether the runs of common modes end, those that begin later, too: the loop's thread is to end.
+    private let endsRuns = Atomic<Bool>(false)
     /// Whether the current turn of the innermost activation has still to reach its wait or its poll; and whether an outer
     /// activation has. The loop's thread; relaxed.
     let waitsAhead = Atomic<Bool>(false)
@@ -108,6 +110,17 @@ public final class EventRunLoop: Sendable {
             if owner.thread == nil { owner.thread = .current() }
         }
     }
+
+    /// Ends the innermost run, and from now on every run of a common mode, each after the turn that sees it. Any thread.
+    func endRuns() {
+        endsRuns.store(true, ordering: .releasing)
+        stop()
+        // A run that is just beginning, and that `stop` does not see yet, then finds this before it sleeps.
+        wake.post()
+    }
+
+    /// Whether `endRuns` was called.
+    var isEnding: Bool { endsRuns.load(ordering: .acquiring) }
 
     /// Ends the loop with its thread: tasks' jobs are run (R61), sources are cancelled, everything else is dropped, and pending
     /// blocks are released without running (R2).

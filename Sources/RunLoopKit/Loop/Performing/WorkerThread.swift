@@ -109,8 +109,8 @@ private final class WorkerLife: Sendable {
     private let requests = Atomic<UInt8>(0)
     private let loop = ForkSafeMutex<EventRunLoop?>(nil)
     private let started = Latch(.workerStart)
-    /// Keeps the default mode from being empty, and ends a run of it when signalled.
-    private let stopper = EventSource { _ in EventRunLoop.current.stop() }
+    /// Keeps the default mode from being empty.
+    private let keeper = EventSource { _ in }
 
     func awaitLoop() -> EventRunLoop {
         _ = started.wait()
@@ -122,10 +122,7 @@ private final class WorkerLife: Sendable {
 
     func stop(draining: Bool) {
         requests.bitwiseOr(Request.stop | (draining ? Request.drain : 0), ordering: .acquiringAndReleasing)
-        // Wakes the loop: a run that is just beginning, and that `stop` does not see yet, then finds the signal before it sleeps.
-        stopper.signalAndWake()
-        // For a run that is nested in a mode without the stopper.
-        loop.withLock { $0 }?.stop()
+        loop.withLock { $0 }?.endRuns()
     }
 
     private func isRequested(_ request: UInt8) -> Bool { requests.load(ordering: .acquiring) & request != 0 }
@@ -133,8 +130,7 @@ private final class WorkerLife: Sendable {
     /// The body of the thread.
     func live() {
         let loop = EventRunLoop.current
-        loop.add(stopper)
-        loop.addEverywhere(observer(signalling: stopper))
+        loop.add(keeper)
         self.loop.withLock { $0 = loop }
         started.open()
         while !isRequested(Request.stop) { loop.run() }
@@ -142,15 +138,5 @@ private final class WorkerLife: Sendable {
         // Before the thread's other data, which the loop's last callbacks may use.
         LoopRegistry.endExisting()
         self.loop.withLock { $0 = nil }
-    }
-
-    /// A nested run may have consumed the signal that was also meant for the outer runs. Those of other modes than the default one do not have the
-    /// stopper.
-    private func observer(signalling stopper: EventSource) -> LoopObserver {
-        LoopObserver(activities: .exit) { [weak self] _, _ in
-            guard self?.isRequested(Request.stop) == true else { return }
-            stopper.signal()
-            EventRunLoop.current.perform { EventRunLoop.current.stop() }
-        }
     }
 }
