@@ -58,6 +58,19 @@ import Testing
             #expect(words(decode(7, [0, 0, 250])) == "nfds=0 timeout=250ms")
         }
 
+        @Test("A moment until which a call waits is no length: shown for the wall clock, left out for others")
+        func moments() {
+            let memory = [0x1000 as UInt: little(1_780_000_000, 500_000_000)]
+            let moment = "2026-05-28T20:26:40.500000000Z"
+            let sent = decode(242, [5, 0, 10, 1, 0x1000], memory: memory)
+            #expect(words(sent) == "fd=5 len=10 prio=1 timeout=\(moment)")
+            #expect(words(decode(243, [5, 0, 10, 0, 0x1000], memory: memory)) == "fd=5 len=10 timeout=\(moment)")
+            #expect(words(decode(243, [5, 0, 10])) == "fd=5 len=10 timeout=none")
+            let sleep = { (clock: UInt) in self.words(self.decode(230, [clock, 1, 0x1000], memory: memory)) }
+            #expect(sleep(0) == "clock=CLOCK_REALTIME flags=TIMER_ABSTIME request=\(moment)")
+            #expect(sleep(1) == "clock=CLOCK_MONOTONIC flags=TIMER_ABSTIME")
+        }
+
         @Test("A path is read up to its end, even next to unreadable memory")
         func paths() {
             let path = Array("/srv/data\0garbage".utf8)

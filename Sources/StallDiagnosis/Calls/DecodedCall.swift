@@ -1,3 +1,4 @@
+import Glibc
 import StackCapture
 package import StallReports
 
@@ -74,8 +75,8 @@ package struct DecodedCall: Hashable, Sendable {
         case .milliseconds:
             let timeout = Int32(truncatingIfNeeded: value)
             return timeout < 0 ? "none" : DurationText(nanoseconds: Int64(timeout) * 1_000_000).short
-        case .timespec: return time(value, unit: 1, read)
-        case .timeval: return time(value, unit: 1000, read)
+        case .timespec: return time(value, unit: 1, on: clock(of: call), read)
+        case .timeval: return time(value, unit: 1000, on: nil, read)
         case .path: return CText.path(at: value, read) ?? ""
         case .pollDescriptors, .descriptorSet: return descriptors.map(String.init).joined(separator: " ")
         case .socketAddress: return SocketAddress(at: value, length: length(of: call), read)?.text ?? ""
@@ -83,14 +84,27 @@ package struct DecodedCall: Hashable, Sendable {
         }
     }
 
-    /// Seconds, and nanoseconds or microseconds, of 64 bits each.
-    private static func time(_ address: UInt, unit: Int64, _ read: MemoryReader) -> String {
+    /// The clock of a call that waits until a moment. Nil for one that waits for a length of time.
+    private static func clock(of call: SystemCall) -> clockid_t? {
+        switch call.name {
+        case "mq_timedsend", "mq_timedreceive": CLOCK_REALTIME
+        case "clock_nanosleep" where call.arguments[1] & UInt(TIMER_ABSTIME) != 0:
+            clockid_t(truncatingIfNeeded: call.arguments[0])
+        default: nil
+        }
+    }
+
+    /// Seconds, and nanoseconds or microseconds, of 64 bits each. The moments of clocks other than the wall clock tell a reader nothing.
+    private static func time(_ address: UInt, unit: Int64, on clock: clockid_t?, _ read: MemoryReader) -> String {
         guard address != 0 else { return "none" }
         guard let bytes = read(address, 16) else { return "" }
         let seconds = Int64(bitPattern: bytes.number(at: 0, 8))
         let (scaled, overflow) = seconds.multipliedReportingOverflow(by: 1_000_000_000)
         let part = Int64(bitPattern: bytes.number(at: 8, 8))
         guard !overflow, seconds >= 0, (0..<1_000_000_000).contains(part) else { return "" }
+        if let clock {
+            return clock == CLOCK_REALTIME ? Timestamp(seconds: seconds, nanoseconds: part).description : ""
+        }
         let (sum, carried) = scaled.addingReportingOverflow(part * unit)
         return carried ? "" : DurationText(nanoseconds: sum).short
     }
