@@ -14,7 +14,7 @@ struct LastResort {
     let limit: Duration
     /// How long handlers of SIGABRT may run, and a core dump may be written.
     private let abortPatience: Duration
-    /// Keyed by the stall's number, which is unique in the run. `limit`: the length at which the report is not waited for any more.
+    /// The ongoing stalls that were announced, by their numbers. `limit`: the length at which the report is not waited for any more.
     private var announced: [Int: (limit: Duration, notice: AbortNotice)] = [:]
 
     /// How long to wait for the report. A process that is stopped meanwhile writes none, so that time does not count.
@@ -34,10 +34,11 @@ struct LastResort {
 
     /// Notes that the reporter has to write the report.
     mutating func announce(_ notice: AbortNotice, of stall: Int, lasting length: Duration) {
-        // Forgets stalls that have ended since they were announced. Their notices hold the stacks of all threads.
-        announced = announced.filter { $0.value.notice.takenAt + Self.reportPatience > notice.takenAt }
         announced[stall] = (length + Self.reportPatience, notice)
     }
+
+    /// Called when a stall has ended, announced or not. A notice holds the stacks of all threads.
+    mutating func forget(_ stall: Int) { announced[stall] = nil }
 
     /// Ends the process by SIGABRT, so that its crash handler runs or a core file is written.
     func abort(_ message: String) -> Never {

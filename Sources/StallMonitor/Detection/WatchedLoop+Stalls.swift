@@ -198,6 +198,7 @@ extension WatchedLoop {
         }
         // Another turn may have passed since, to which these do not belong.
         (self.stall, turnCallouts) = (nil, nil)
+        services.lastResort?.forget(stall.number)
         services.live.end(stall.number, span, as: state)
         services.ledger.update { $0.ongoing[stall.number] = nil }
         let evidence = evidence(of: stall, span, at: time, with: &services)
