@@ -112,7 +112,8 @@ public struct SymbolicationBudget: Hashable, Sendable {
 
 /// The remainder of one call's budget.
 final class Allowance {
-    private let start = ContinuousClock.now
+    /// This clock stands still while the machine is suspended: work that goes on afterwards has not used that time.
+    private let start = SuspendingClock.now
     private let processorStart = processorTime()
     private let time: Duration
     private(set) var memoryLeft: Int
@@ -133,7 +134,7 @@ final class Allowance {
     }
 
     func checkTime() throws(SymbolProblem) {
-        guard processorTime() - processorStart <= time, ContinuousClock.now - start <= time * 10 else {
+        guard processorTime() - processorStart <= time, SuspendingClock.now - start <= time * 10 else {
             throw SymbolProblem(.outOfTime)
         }
     }

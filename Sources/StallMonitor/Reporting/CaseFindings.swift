@@ -101,7 +101,7 @@ struct CaseStacks {
         let stalled = StallReport.Thread(stall.threadID ?? 0, stall.evidence?.after)
         let name = { (addresses: [ResolvableAddress]) in symbols.resolve(addresses, in: stall.otherProcess) }
         let isOwn = { (frame: SymbolicatedFrame, module: LoadedModule?) in symbols.isOwn(frame, module, of: stall) }
-        let clock = ContinuousClock()
+        let clock = SuspendingClock()
         let start = clock.now
         named = SymbolicatedStacks(
             captured,

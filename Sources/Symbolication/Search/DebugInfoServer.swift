@@ -21,7 +21,7 @@ public struct DebugInfoServer: Sendable {
         guard let client = unsafe Client.shared else {
             throw SymbolProblem(.download, detail: "libdebuginfod.so.1 is not installed")
         }
-        let deadline = ContinuousClock.now + min(time, patience)
+        let deadline = SuspendingClock.now + min(time, patience)
         // A module that was not stripped has no separate symbol file.
         for isStripped in [true, false] {
             do throws(SymbolProblem) {
@@ -79,7 +79,7 @@ public struct DebugInfoServer: Sendable {
     }
 
     /// Throws `missingFile` if the server has none.
-    func find(_ find: Find, _ buildID: String, _ deadline: ContinuousClock.Instant) throws(SymbolProblem) -> String {
+    func find(_ find: Find, _ buildID: String, _ deadline: SuspendingClock.Instant) throws(SymbolProblem) -> String {
         guard let handle = unsafe begin() else { throw SymbolProblem(.download, detail: "its client has no memory") }
         defer { unsafe end(handle) }
         var limit = deadline
@@ -89,7 +89,7 @@ public struct DebugInfoServer: Sendable {
             unsafe setUserData(handle, limit)
             unsafe setProgress(handle) { handle, _, _ in
                 guard let client = unsafe Client.shared, let limit = unsafe client.userData(handle) else { return 1 }
-                return unsafe ContinuousClock.now > limit.load(as: ContinuousClock.Instant.self) ? 1 : 0
+                return unsafe SuspendingClock.now > limit.load(as: SuspendingClock.Instant.self) ? 1 : 0
             }
             // A length of zero means that the id is in hexadecimal.
             return unsafe buildID.withCString { text in
@@ -106,8 +106,8 @@ public struct DebugInfoServer: Sendable {
         return unsafe String(cString: path)
     }
 
-    private static func problem(_ number: CInt, _ deadline: ContinuousClock.Instant) -> SymbolProblem {
-        if ContinuousClock.now >= deadline { return SymbolProblem(.download, detail: "no answer in time") }
+    private static func problem(_ number: CInt, _ deadline: SuspendingClock.Instant) -> SymbolProblem {
+        if SuspendingClock.now >= deadline { return SymbolProblem(.download, detail: "no answer in time") }
         if number == ENOENT { return SymbolProblem(.missingFile) }
         return SymbolProblem(.download, detail: unsafe String(cString: strerror(number)))
     }
