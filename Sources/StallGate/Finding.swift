@@ -186,7 +186,7 @@ extension GateResult {
             doubts.map { GateRemark(level: .error, rule: "cannot_judge", message: $0.description) }
             + findings.flatMap { Self.remarks($0, known) }
             + inconclusive.map { GateRemark(level: .warning, rule: "inconclusive", message: $0) }
-        return all.filter { $0.level == .error } + all.filter { $0.level != .error } + excused
+        return all.filter { $0.level == .error } + all.filter { $0.level != .error } + excused(known)
     }
 
     private static func remarks(_ finding: Finding, _ known: (Fingerprint) -> StallOutline?) -> [GateRemark] {
@@ -212,23 +212,38 @@ extension GateResult {
         }
     }
 
-    private var excused: [GateRemark] {
+    /// Allowed faults, each once: by a report, or by its counts if no allowed stall of it has one.
+    private func excused(_ known: (Fingerprint) -> StallOutline?) -> [GateRemark] {
         var seen: Set<Fingerprint> = []
-        return allowed.filter { seen.insert($0.fingerprint).inserted }.map { stall in
-            let all = names.all(of: stall.fingerprint)
-            let allowance = budget.allowances.first { all.contains(where: $0.fault.matches) }
-            let excuse = allowance.map {
-                "\(VisibleText.of($0.reason, limit: 200)) (\(VisibleText.of($0.owner, limit: 80)), until \($0.expires))"
-            }
-            return GateRemark(
-                level: .note,
-                rule: "allowed",
-                message: Self.line(stall),
-                fingerprint: stall.fingerprint,
-                place: stall.place,
-                excuse: excuse ?? "allowed by the command line, or switched off by the budget"
-            )
+        let reported = allowed.filter { seen.insert($0.fingerprint).inserted }
+        let (names, reportedFaults) = (names, seen)
+        let silent = allowedCountedOnly.filter { reportedFaults.isDisjoint(with: names.all(of: $0.fingerprint)) }
+        // Each run counts on its own.
+        let counted = Dictionary(silent.map { ($0.fingerprint, $0) }) { sum, more in
+            var sum = sum
+            sum.repeats = sum.repeats.joined(by: more.repeats)
+            return sum
         }
+        return reported.map { excused($0.fingerprint, Self.line($0), $0.place) }
+            + silent.filter { seen.insert($0.fingerprint).inserted }.compactMap { counted[$0.fingerprint] }.map {
+                excused($0.fingerprint, line($0), known($0.fingerprint)?.place)
+            }
+    }
+
+    private func excused(_ fault: Fingerprint, _ message: String, _ place: GateRemark.Place?) -> GateRemark {
+        let all = names.all(of: fault)
+        let allowance = budget.allowances.first { all.contains(where: $0.fault.matches) }
+        let excuse = allowance.map {
+            "\(VisibleText.of($0.reason, limit: 200)) (\(VisibleText.of($0.owner, limit: 80)), until \($0.expires))"
+        }
+        return GateRemark(
+            level: .note,
+            rule: "allowed",
+            message: message,
+            fingerprint: fault,
+            place: place,
+            excuse: excuse ?? "allowed by the command line, or switched off by the budget"
+        )
     }
 }
 

@@ -40,7 +40,9 @@ extension GateResult {
                 result.counted.map { Stall($0, tooLong.contains($0.id) ? "too_long" : "counted") }
                 + result.allowed.map { Stall($0, "allowed") }
             let tooLongFaults = Set(result.tooLongCountedOnly)
-            countedOnly = result.countedOnly.map { Fault($0, tooLongFaults.contains($0) ? "too_long" : "counted") }
+            countedOnly =
+                result.countedOnly.map { Fault($0, tooLongFaults.contains($0) ? "too_long" : "counted") }
+                + result.allowedCountedOnly.map { Fault($0, "allowed") }
             findings = result.findings.map { FindingPart($0) }
             (inconclusive, notes, repeats) = (result.inconclusive, result.notes, result.repeats)
             unjudged = result.unlimited.map { Unjudged(stallCount: $0.count, fingerprints: $0.faults) }

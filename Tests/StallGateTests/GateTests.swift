@@ -1,3 +1,4 @@
+import Foundation
 import StallGate
 import StallReading
 import StallReports
@@ -74,6 +75,28 @@ struct GateTests {
         #expect(String(decoding: try result.json(), as: UTF8.self).contains(#""allowed_count":503,"#))
         let silent = judge([], runs: [run], budget)
         #expect(silent.text.hasPrefix("within budget: 0 stalls and 500 allowed, "), "\(silent.text)")
+    }
+
+    @Test("allowed stalls that were only counted are in JSON; without a report also in SARIF and Markdown, once")
+    func allowedCountedOnlyForPrograms() throws {
+        let report = Sample.report(fingerprint: "v2:aaaa000000000000")
+        let runs = [Sample.run(), Sample.run()].map { run in
+            var run = run
+            run.repeated = [.init(fingerprint: report.fingerprint, repeats: repeats(3), label: "main")]
+            return run
+        }
+        let budget = Budget(maxStalls: 0, allowed: [try #require(FingerprintPrefix("v2:aaaa"))])
+        let silent = judge([], runs: runs, budget)
+        let json = try JSONSerialization.jsonObject(with: Data(silent.json())) as? [String: Any]
+        let counted = try #require(json?["counted_only"] as? [[String: Any]])
+        #expect(counted.map { $0["result"] as? String } == ["allowed", "allowed"])
+        let sarif = String(decoding: try silent.sarif(sourceRoot: "/", version: "1"), as: UTF8.self)
+        #expect(sarif.contains("6 only counted") && !sarif.contains("3 only counted"), "\(sarif)")
+        let page = silent.markdown(sourceRoot: "/")
+        #expect(page.components(separatedBy: "| allowed |").count == 2, "\(page)")
+        // A report of the fault stands for it.
+        let reported = judge([report], runs: runs, budget).markdown(sourceRoot: "/")
+        #expect(reported.components(separatedBy: "| allowed |").count == 2 && reported.contains("612ms"), "\(reported)")
     }
 
     @Test("a fault is allowed by its name or an earlier one, in reports and where it was only counted")
