@@ -67,32 +67,3 @@ enum Completions {
         return catalogs.stalls.suffix(limit).reversed().compactMap { try? catalogs.outline($0) }
     }
 }
-
-/// The commands as shells complete them. `gate` has the options of its default subcommand, too, because the parser's scripts offer these only
-/// after its name. It does not have the directories: a command with any number of them is offered no subcommands.
-struct CompletedCommand: ParsableCommand {
-    static let configuration = {
-        var configuration = StallMonitorCommand.configuration
-        configuration.subcommands = configuration.subcommands.map { $0 == GateCommand.self ? Gate.self : $0 }
-        return configuration
-    }()
-
-    /// Whether a shell asks for its script, or for names.
-    static func isAsked(by arguments: [String]) -> Bool {
-        ["---completion", "--generate-completion-script"].contains { arguments.first?.hasPrefix($0) == true }
-    }
-
-    private struct Gate: ParsableCommand {
-        static let configuration = {
-            var configuration = GateCommand.configuration
-            configuration.defaultSubcommand = nil
-            return configuration
-        }()
-
-        @Option(completion: .directory) var from: [String] = []
-        @OptionGroup var index: IndexOption
-        @OptionGroup var options: JudgeOptions
-        @OptionGroup var selection: Selection
-        @Option var against: String?
-    }
-}
