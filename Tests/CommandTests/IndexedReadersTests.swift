@@ -60,6 +60,25 @@ struct IndexedReadersTests {
         }
     }
 
+    @Test("show latest reads through the index if none of the newest stalls matches")
+    func latest() throws {
+        try flood(1100)
+        let catalog = try ReportReader(path: fixture.path).catalog()
+        var oldest = try catalog.report(catalog.stalls[0])
+        oldest.watched.label = "only-here"
+        let file = URL(filePath: "\(fixture.path)/\(ReportFileName(.stall, oldest.id))")
+        try Data(oldest.json()).write(to: file)
+        func shown(_ label: String) throws -> CommandRun {
+            let arguments = ["show", "latest", "--label", label, "--index", fixture.path]
+            return try CommandRun(arguments: arguments, environment: cache)
+        }
+        #expect(try shown("only-here").output.contains("\(oldest.id)"))
+        let none = try shown("nowhere")
+        #expect(none.status == 1 && none.errors.contains("no matching stalls"), "\(none.errors)")
+        let files = try FileManager.default.contentsOfDirectory(atPath: fixture.root + "/cache/stall-monitor/index")
+        #expect(files.contains { $0.hasSuffix(".sqlite") }, "\(files)")
+    }
+
     @Test("the cache may be behind a symbolic link")
     func link() throws {
         try flood(3)

@@ -163,34 +163,40 @@ struct ShowCommand: ParsableCommand {
         try ReportSources.report(failures)
     }
 
-    /// The latest readable stall among the chosen ones. Reads from the newest backwards, and no more reports than needed; a file
-    /// that is not a report does not count.
-    private func latest(in catalog: Catalogs, before: Int) throws(CommandFailure) -> StallReport {
+    /// How many of the newest stalls are looked at one by one. Mostly one of them is it.
+    private static let newest = 1000
+
+    /// The latest readable stall among the chosen ones. If it is none of the newest, all are read as by other readers: by several threads, and
+    /// through an index. A file that is not a report does not count.
+    private func latest(in catalog: Catalogs, before: Int) throws -> StallReport {
         let chosen = selection.stalls
         guard !catalog.stalls.isEmpty else { throw CommandFailure(catalog.nothingFound(by: chosen, names: nil)) }
         let names = catalog.faultNames(for: chosen)
-        var (failure, left): (ReportError?, Int) = (nil, before)
-        for id in catalog.stalls.reversed() {
+        var (failures, found): ([ReportError], [ULID]) = ([], [])
+        for id in catalog.stalls.suffix(Self.newest).reversed() where found.count <= before {
             do throws(ReportError) {
                 let fits = chosen.isEverything ? true : chosen.includes(try catalog.outline(id), names: names)
-                guard fits else { continue }
-                guard left == 0 else {
-                    left -= 1
-                    continue
-                }
-                let report = try catalog.report(id)
-                if let failure { Output.note(failure) }
-                return report
-            } catch {
-                if let failure { Output.note(failure) }
-                failure = error
-            }
+                if fits { found.append(id) }
+            } catch { failures.append(error) }
         }
-        if left < before {
-            let count = before - left
-            throw CommandFailure("there \(count == 1 ? "is" : "are") only \(quantity(count, "matching stall"))")
+        if found.count > before, let report = try? catalog.report(found[before]) {
+            failures.forEach { Output.note($0) }
+            return report
         }
-        throw failure.map { CommandFailure($0) } ?? CommandFailure(catalog.nothingFound(by: chosen, names: names))
+        failures = []
+        let all = try catalog.stalls(of: chosen, names: names, &failures)
+        for id in all.dropLast(before).reversed() {
+            guard let report = catalog.report(id, &failures) else { continue }
+            Output.note(failures)
+            return report
+        }
+        if !all.isEmpty, all.count <= before {
+            let verb = all.count == 1 ? "is" : "are"
+            throw CommandFailure("there \(verb) only \(quantity(all.count, "matching stall"))")
+        }
+        guard let last = failures.last else { throw CommandFailure(catalog.nothingFound(by: chosen, names: names)) }
+        Output.note(Array(failures.dropLast()))
+        throw CommandFailure(last)
     }
 
     /// Adds the names that can be found now, and says what did not help. Libraries without symbols are common, so they are no problem.
