@@ -198,6 +198,26 @@ struct AlertReceiverTests {
         }
     }
 
+    @Test("A program is killed when nobody waits for it any more, and its process does not stay behind")
+    func cancelledProgram() async throws {
+        let pipe = FileManager.default.temporaryDirectory.path + "/stall-program-\(UUID().uuidString)"
+        try #require(unsafe mkfifo(pipe, 0o600) == 0)
+        defer { _ = unsafe unlink(pipe) }
+        var end = pollfd(fd: unsafe open(pipe, O_RDONLY | O_NONBLOCK), events: Int16(POLLIN), revents: 0)
+        defer { close(end.fd) }
+        let receiver = AlertReceiver(way: .program(["/bin/sh", "-c", "echo $$ > \(pipe); exec sleep 1000"]))
+        let sending = Task { try await receiver.send(AlertMessage([Self.alert], nil), within: .seconds(600)) }
+        while unsafe poll(&end, 1, 0) == 0 { try await Task.sleep(for: .milliseconds(10)) }
+        var bytes = [UInt8](repeating: 0, count: 64)
+        let count = unsafe read(end.fd, &bytes, bytes.count)
+        let program = try #require(pid_t(String(decoding: bytes.prefix(max(0, count)), as: UTF8.self).dropLast()))
+        sending.cancel()
+        await #expect(throws: CancellationError.self) { try await sending.value }
+        // As long as it is there, also one that has ended can be sent a signal.
+        while kill(program, 0) == 0 { try await Task.sleep(for: .milliseconds(10)) }
+        #expect(errno == ESRCH)
+    }
+
     @Test("A failing mailer is a failure, by its exit code")
     func mailFails() async throws {
         let receiver = AlertReceiver(way: .mail(AlertMail(address: "oncall@example.com")))

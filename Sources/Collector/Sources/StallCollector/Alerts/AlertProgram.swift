@@ -1,4 +1,3 @@
-import Dispatch
 import Foundation
 import Glibc
 import StallReports
@@ -16,23 +15,23 @@ struct AlertProgram {
         let file = try Self.file(with: input)
         defer { try? file.close() }
         let identifier = try start(input: file.fileDescriptor)
-        // Nil: the time is up.
-        let (ends, end) = AsyncStream.makeStream(of: Int32?.self)
-        // A serial queue gets a thread of its own.
-        DispatchQueue(label: "stall-collector.program").async { end.yield(Self.status(of: identifier)) }
-        let clock = Task {
-            try await Task.sleep(for: limit)
-            end.yield(nil)
+        let end = ContinuousClock.now + limit
+        while true {
+            if let status = Self.status(of: identifier) {
+                if status == 0 { return }
+                throw AlertReceiver.Failure(description: "it ended with \(status)")
+            }
+            guard ContinuousClock.now < end else {
+                Self.stop(identifier)
+                throw AlertReceiver.Failure(description: "it took more than \(limit)")
+            }
+            do {
+                try await Task.sleep(for: .milliseconds(20))
+            } catch {
+                Self.stop(identifier)
+                throw error
+            }
         }
-        defer { clock.cancel() }
-        for await status in ends {
-            if status == 0 { return }
-            if let status { throw AlertReceiver.Failure(description: "it ended with \(status)") }
-            Self.stop(identifier)
-            throw AlertReceiver.Failure(description: "it took more than \(limit)")
-        }
-        Self.stop(identifier)
-        throw CancellationError()
     }
 
     /// Starts it in a process group of its own, with no signal blocked or ignored, and without our descriptors.
@@ -71,18 +70,24 @@ struct AlertProgram {
         return identifier
     }
 
-    /// Waits for its end.
-    private static func status(of identifier: pid_t) -> Int32 {
+    /// Its exit code. Nil if it has not ended.
+    private static func status(of identifier: pid_t) -> Int32? {
         var status: Int32 = 0
-        while unsafe waitpid(identifier, &status, 0) < 0 {
-            if errno != EINTR { return 128 }
+        switch unsafe waitpid(identifier, &status, WNOHANG) {
+        case 0: return nil
+        case identifier: break
+        default: return 128
         }
         let signal = status & 0x7f
         return signal == 0 ? status >> 8 & 0xff : 128 + signal
     }
 
     /// Kills it with all that it has started. A script's command would otherwise go on without it, and another one with each attempt.
-    private static func stop(_ identifier: pid_t) { kill(-identifier, SIGKILL) }
+    private static func stop(_ identifier: pid_t) {
+        kill(-identifier, SIGKILL)
+        // It can take long to end, as one that waits for a file server does. No thread may wait for it.
+        Task { while status(of: identifier) == nil { try? await Task.sleep(for: .milliseconds(100)) } }
+    }
 
     /// A file instead of a pipe: a program that does not read its input then blocks nothing. It has no name, so that no other user can
     /// open it, and nothing is left behind.
