@@ -78,7 +78,15 @@ struct FaultQuestion: Sendable {
     /// Stalls without a report, as counted by the latest run records.
     private func counted(_ roots: [String]?) -> String {
         let release = "if(empty(counted_service), release, '')"
-        let filter = SQLCondition.among([(release, query.releases), ("host", query.hosts)])
+        var filter = SQLCondition.among([(release, query.releases), ("host", query.hosts)])
+        if !query.services.isEmpty {
+            let (list, array) = (SQLLiteral.list(query.services), SQLLiteral.array(query.services))
+            filter =
+                filter
+                && SQLCondition(
+                    "(empty(counted_service) AND service IN \(list) OR arrayExists(x -> has(\(array), x), counted_service))"
+                )
+        }
         var faults = SQLCondition.among([
             ("fp", roots.map { aliases.members(of: $0) } ?? []), ("s", query.services),
         ])
@@ -90,7 +98,8 @@ struct FaultQuestion: Sendable {
                     counted.longest AS ls, counted.first AS firsts, counted.last AS lasts,
                     if(empty(counted_service), arrayMap(x -> service, counted.fingerprint), counted_service) AS names
                 FROM \(store.table("run")) FINAL
-                WHERE team = \(SQLLiteral.text(query.team)) AND \(filter.sql) AND \(store.runCondition(range))
+                WHERE team = \(SQLLiteral.text(query.team)) AND notEmpty(counted.fingerprint) AND \(filter.sql)
+                    AND \(store.runCondition(range))
             ) ARRAY JOIN fps AS fp, names AS s, cs AS c, ts AS t, ls AS l, firsts AS a, lasts AS z
             WHERE a >= \(range.lowerBound) AND a < \(range.upperBound) AND \(faults.sql)
             """
