@@ -195,10 +195,9 @@ struct ClickHouseSchema {
         ]
     }
 
-    /// 18.16 has no `IF NOT EXISTS` for columns.
     private func column(_ column: String, of table: String) -> [String] {
         let tables = cluster == nil ? [local(table)] : [local(table), "\(database).\(table)"]
-        return tables.map { "ALTER TABLE \($0)\(onCluster) ADD COLUMN \(column)" }
+        return tables.map { "ALTER TABLE \($0)\(onCluster) ADD COLUMN IF NOT EXISTS \(column)" }
     }
 
     private func view(_ name: String, _ select: String) -> [String] {

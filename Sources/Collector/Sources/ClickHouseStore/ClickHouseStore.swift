@@ -69,16 +69,23 @@ public final class ClickHouseStore: StallStore {
             for statement in steps[number] {
                 do {
                     try await define(statement)
-                } catch let error as ClickHouseError
-                    where statement.hasPrefix("ALTER") && [15, 44].contains(error.code)
-                {
-                    // The column exists: 44 in 18.16, 15 in current versions.
+                } catch let error as ClickHouseError where error.code == 62 && statement.hasPrefix("ALTER") {
+                    try await addColumn(statement.replacing(" IF NOT EXISTS", with: ""))
                 }
             }
             var rows = TabbedRows(into: "\(table("migration")) (number)")
             rows.add(number + 1)
             rows.endRow()
             try await insert(rows)
+        }
+    }
+
+    /// For servers that do not know `IF NOT EXISTS` here, as 18.16. On a cluster one that has the column hides another one's error.
+    private func addColumn(_ statement: String) async throws {
+        do {
+            try await define(statement)
+        } catch let error as ClickHouseError where [15, 44].contains(error.code) {
+            // The column exists: 44 in 18.16.
         }
     }
 

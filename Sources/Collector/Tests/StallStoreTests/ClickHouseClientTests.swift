@@ -221,6 +221,35 @@ struct ClickHouseClientTests {
         #expect((1...1 + pauses).contains(server.connections), "\(server.connections), \(pauses) pauses")
     }
 
+    @Test(
+        "A column that exists is added again without harm, and any other error of a cluster's server is one",
+        arguments: [
+            // A current version, and one that does not know 'IF NOT EXISTS' for columns.
+            (isOld: false, error: nil as Int?), (isOld: false, error: 242), (isOld: true, error: 44),
+            (isOld: true, error: 242),
+        ]
+    )
+    func addedColumn(server: (isOld: Bool, error: Int?)) async throws {
+        let answers = try await StatementServer { statement in
+            if statement.hasPrefix("SELECT") { return (.ok, "2\t.\n") }
+            guard statement.hasPrefix("ALTER") else { return (.ok, "") }
+            if server.isOld, statement.contains("IF NOT EXISTS") { return (.internalServerError, "Code: 62, syntax") }
+            return server.error.map { (.internalServerError, "Code: \($0), on one server") } ?? (.ok, "")
+        }
+        let address = try ClickHouseAddress("clickhouse://127.0.0.1:\(answers.port)/db?cluster=fleet")
+        let isKnown = server.error == nil || server.error == 44
+        do {
+            _ = try await ClickHouseStore(address)
+            #expect(isKnown)
+        } catch {
+            #expect(!isKnown, "\(error)")
+        }
+        // What failed is done again at the next start.
+        #expect(answers.statements.contains { $0.hasPrefix("INSERT INTO db.migration") } == isKnown)
+        let plain = answers.statements.contains { $0.hasPrefix("ALTER") && !$0.contains("IF NOT EXISTS") }
+        #expect(plain == server.isOld)
+    }
+
     @Test("If a server refuses to make the sums of one team's hours, those of others are made")
     func refusedSums() async throws {
         let server = try await StatementServer { statement in
