@@ -20,6 +20,22 @@ public final class SQLiteStore: StallStore {
     ///   - willMigrate: Called before a file of an older version is migrated, which takes minutes if it is large.
     /// - Throws: ``StoreError``.
     public init(path: String, maximumBytes: Int64? = nil, willMigrate: () -> Void = {}) throws(StoreError) {
+        self.path = path
+        Self.create(path)
+        Self.hideFromOthers(path)
+        file = FileIdentity(path)
+        do {
+            database = try DatabasePool(path: path, configuration: Self.configuration)
+            try Self.migrate(database, path, willMigrate)
+            try database.writeWithoutTransaction { try Self.prepareWriter($0, maximumBytes) }
+        } catch let error as StoreError {
+            throw error
+        } catch {
+            throw StoreError("the store \(path) cannot be used: \(StoreError.reason(error))")
+        }
+    }
+
+    private static var configuration: Configuration {
         var configuration = Configuration()
         configuration.busyMode = .timeout(10)
         configuration.label = "stalls"
@@ -36,40 +52,36 @@ public final class SQLiteStore: StallStore {
             // back to the disk soon; rows are still overwritten in the others.
             try database.execute(sql: "PRAGMA secure_delete = FAST")
         }
-        self.path = path
-        Self.create(path)
-        Self.hideFromOthers(path)
-        file = FileIdentity(path)
-        do {
-            database = try DatabasePool(path: path, configuration: configuration)
-            let migrator = SQLiteSchema.migrator
-            let (isNewer, versions) = try database.read {
-                (try migrator.hasBeenSuperseded($0), try migrator.completedMigrations($0))
-            }
-            guard !isNewer else {
-                throw StoreError(
-                    "\(path) was made by a newer version of the collector; run that one, or give another file"
-                )
-            }
-            if let version = versions.last, version != migrator.migrations.last { willMigrate() }
-            try migrator.migrate(database)
-            try database.writeWithoutTransaction { database in
-                // Acknowledged data survives a power failure. It cannot be set earlier: the pool sets NORMAL when it enables the
-                // log.
-                try database.execute(sql: "PRAGMA synchronous = FULL")
-                // A checkpoint after 32 MiB instead of 4: the pages of an index change in every transaction, and are copied to
-                // the database's file once for all of them.
-                let pages = try Self.pages(database, ofBytes: 32 << 20)
-                try database.execute(sql: "PRAGMA wal_autocheckpoint = \(pages)")
-                // After a checkpoint the log's file is truncated to this size.
-                try database.execute(sql: "PRAGMA journal_size_limit = 67108864")
-                try Self.bound(database, maximumBytes)
-            }
-        } catch let error as StoreError {
-            throw error
-        } catch {
-            throw StoreError("the store \(path) cannot be used: \(StoreError.reason(error))")
+        return configuration
+    }
+
+    /// - Throws: ``StoreError`` if a newer version made the file.
+    private static func migrate(_ database: DatabasePool, _ path: String, _ willMigrate: () -> Void) throws {
+        let migrator = SQLiteSchema.migrator
+        let (isNewer, versions) = try database.read {
+            (try migrator.hasBeenSuperseded($0), try migrator.completedMigrations($0))
         }
+        guard !isNewer else {
+            throw StoreError(
+                "\(path) was made by a newer version of the collector; run that one, or give another file"
+            )
+        }
+        if let version = versions.last, version != migrator.migrations.last { willMigrate() }
+        try migrator.migrate(database)
+    }
+
+    /// Settings that the writing connection gets when the tables are there.
+    private static func prepareWriter(_ database: Database, _ maximumBytes: Int64?) throws {
+        // Acknowledged data survives a power failure. It cannot be set earlier: the pool sets NORMAL when it enables the
+        // log.
+        try database.execute(sql: "PRAGMA synchronous = FULL")
+        // A checkpoint after 32 MiB instead of 4: the pages of an index change in every transaction, and are copied to
+        // the database's file once for all of them.
+        let pages = try pages(database, ofBytes: 32 << 20)
+        try database.execute(sql: "PRAGMA wal_autocheckpoint = \(pages)")
+        // After a checkpoint the log's file is truncated to this size.
+        try database.execute(sql: "PRAGMA journal_size_limit = 67108864")
+        try bound(database, maximumBytes)
     }
 
     /// Creates the file if it is missing, for its owner only, as reports are: it has those of all teams. SQLite gives its log the same
