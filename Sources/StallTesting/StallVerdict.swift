@@ -34,8 +34,9 @@ struct StallOrigin: Sendable {
         let tasks = scopes.filter { $0.isTask(of: code) }
         self.stall = stall
         owners = tasks.isEmpty ? scopes.filter { $0.isCaller(in: code) } : tasks
-        // A part of a test has the task of its test.
-        callers = tasks.isEmpty ? Set(owners.filter { $0.overlap(with: stall) > 0 }.map(\.task)).count : 0
+        // A part of a test has the task of its test; a part of a test case of XCTest has another one, and no other case runs.
+        let areShared = tasks.isEmpty && !owners.contains { $0.place.isCase }
+        callers = areShared ? Set(owners.filter { $0.overlap(with: stall) > 0 }.map(\.task)).count : 0
         suspects = owners.isEmpty ? Self.names(scopes.filter { $0.isTooLong(stall) }) : []
         self.scopes = owners.isEmpty || stall.watched.type != .taskPool ? [] : scopes
     }
@@ -59,8 +60,10 @@ struct StallOrigin: Sendable {
     }
 
     private static func names(_ suspects: [TestScope]) -> [String] {
-        // A part of a test, which has its test's task, is not named besides it.
-        let names = Set(suspects.map { [$0.place.name, $0.task.map { "\($0)" } ?? ""] }).map { $0[0] }
+        // A part of a test, which has its test's task, is not named besides it; nor is a part of a test case of XCTest.
+        let cases = suspects.filter(\.place.isCase)
+        let tests = cases.isEmpty ? suspects : cases
+        let names = Set(tests.map { [$0.place.name, $0.task.map { "\($0)" } ?? ""] }).map { $0[0] }
         return names.sorted()
     }
 }

@@ -8,10 +8,12 @@ package struct TestPlace: Sendable {
     let name: String
     /// The name of its source file. Nil if it is not known: XCTest does not provide it.
     let file: String?
+    /// Whether it is a test case of XCTest, of which one runs at a time.
+    let isCase: Bool
     let function: FunctionName
 
-    package init(name: String, file: String?) {
-        (self.name, self.file, function) = (name, file, FunctionName(name))
+    package init(name: String, file: String?, isCase: Bool = false) {
+        (self.name, self.file, self.isCase, function) = (name, file, isCase, FunctionName(name))
     }
 }
 
@@ -71,6 +73,9 @@ final class TestLedger: Sendable {
         /// The scopes not judged yet.
         var open: Set<Int> = []
         var stalls: [ULID: NotedStall] = [:]
+        /// The test case of XCTest that runs, and what its parts leave to it.
+        var runningCase: Int?
+        var leftToCase: [StallVerdict] = []
         var last = 0
         /// With this number of scopes and stalls, those that are over are searched for again: twice as many as were left the last time.
         var full = leastFull
@@ -91,6 +96,7 @@ final class TestLedger: Sendable {
         return state.withLock { state in
             state.last += 1
             state.open.insert(state.last)
+            if place.isCase { state.runningCase = state.last }
             state.scopes[state.last] = TestScope(
                 number: state.last,
                 place: place,
@@ -129,7 +135,7 @@ final class TestLedger: Sendable {
             return (scope, noted, isKnown ? [] : Array(state.scopes.values))
         }
         guard let scope else { return [] }
-        return noted.sorted { $0.report.startedAt < $1.report.startedAt }.compactMap { noted in
+        let verdicts = noted.sorted { $0.report.startedAt < $1.report.startedAt }.compactMap { noted in
             let stall = noted.report
             let origin = noted.origin ?? StallOrigin(of: stall, among: scopes)
             let verdict = origin.attribution(to: scope).map {
@@ -137,6 +143,32 @@ final class TestLedger: Sendable {
             }
             keep(origin, of: stall, tellingIn: verdict?.isFailure == true ? scope.task : nil)
             return verdict
+        }
+        return leave(verdicts, toCaseOf: scope)
+    }
+
+    /// Swift Testing has no test for an issue while a test case of XCTest runs: it drops the issue, or makes it a second failure of the case. So
+    /// the case reports what its parts have found.
+    ///
+    /// - Returns: What the caller has to report.
+    private func leave(_ verdicts: [StallVerdict], toCaseOf scope: TestScope) -> [StallVerdict] {
+        let parts = takeVerdicts(ofPartsOf: scope.number)
+        let isLeft = state.withLock { state in
+            guard state.runningCase != nil else { return false }
+            state.leftToCase += verdicts
+            return true
+        }
+        guard !isLeft else { return [] }
+        let told = Set(parts.filter(\.isFailure).map(\.stall.id))
+        return parts + verdicts.filter { !told.contains($0.stall.id) }
+    }
+
+    /// What the parts of a test case of XCTest have left to it, at its end. None for any other test.
+    func takeVerdicts(ofPartsOf number: Int) -> [StallVerdict] {
+        state.withLock { state in
+            guard state.runningCase == number else { return [] }
+            defer { (state.runningCase, state.leftToCase) = (nil, []) }
+            return state.leftToCase
         }
     }
 

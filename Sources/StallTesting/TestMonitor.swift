@@ -89,13 +89,14 @@ package final class TestMonitor: Sendable {
     private func judge(_ number: Int, isSettled: Bool?) -> [StallVerdict] {
         if isSettled == true { return ledger.judge(number, directory) }
         let name = ledger.name(of: number) ?? "a test"
-        ledger.forget(number)
+        defer { ledger.forget(number) }
         if isSettled != nil {
             Self.say("\(name) was not judged. The monitor did not answer for \(Self.patience) s.")
         } else if let line = stoppedNotice.line(about: name, "\(monitor.disarmed ?? StallMonitorError(.stopped))") {
             Self.say(line)
         }
-        return []
+        // Those were judged.
+        return ledger.takeVerdicts(ofPartsOf: number)
     }
 
     /// Waits until all stalls that ended before are reported. False after a timeout.

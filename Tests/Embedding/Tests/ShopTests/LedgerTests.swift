@@ -100,6 +100,28 @@ import Testing
         #expect(found == [[.own], [], []])
     }
 
+    /// Swift Testing drops an issue of a part there, and the stall of its task is not the case's own: so the case passed.
+    @Test(arguments: [false, true]) func passesWithOneFailureForATestCaseAndItsPart(isOfTask: Bool) async throws {
+        let place = TestPlace(name: "testTotal()", file: nil, isCase: true)
+        // Not in the task of its part.
+        let number = await Task.detached { [ledger] in ledger.begin(place, limit: .zero) }.value
+        let part = ledger.begin(TestPlace(name: "testTotal()", file: nil), limit: .zero)
+        var stall = stall(isOver: false)
+        stall.startedAt = .now().advanced(byNanoseconds: -1_000_000_000)
+        stall.cause.evidence = .init(runDelayNs: 0, windowNs: 400_000_000)
+        let function = isOfTask ? "checkout()" : "closure #1 in testTotal()"
+        let frames = [StallReport.Frame(address: Address(1), function: function)]
+        stall.stacks = [.init(thread: .init(id: 1), capturedAt: .now(), frames: frames)]
+        let task = UInt64(try #require(TestScope.currentTask))
+        if isOfTask { stall.stacks[0].async = .init(from: 0, frames: [], ends: .task, task: task) }
+        ledger.note(stall)
+        let found = [part, number].map { number in
+            ledger.end(number)
+            return ledger.judge(number, "").map(\.origin)
+        }
+        #expect(found == [[], [.own]])
+    }
+
     @Test func passesWithoutStallsThatNoTestCanHave() async {
         ledger.note(stall(isOver: true))
         #expect(ledger.count == 0)

@@ -1,5 +1,6 @@
 import Foundation
 import StallTestingXCTest
+import Testing
 import XCTest
 
 @testable import StallTesting
@@ -14,6 +15,8 @@ final class StallFreeCaseTests: StallFreeTestCase {
     func testStallsByATaskOfItsOwn() async { await Task { @MainActor in _ = usleep(400_000) }.value }
 
     func testStallsSynchronously() { usleep(400_000) }
+
+    func testStallsInAPart() async { await expectNoStalls { await block(milliseconds: 400) } }
 
     func testPassesAwaiting() async throws { try await Task.sleep(for: .milliseconds(400)) }
 
