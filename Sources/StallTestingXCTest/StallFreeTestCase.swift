@@ -23,7 +23,10 @@ open class StallFreeTestCase: XCTestCase {
     open override func invokeTest() {
         Self.watchOnce
         Self.rest()
-        let number = TestMonitor.shared.begin(TestPlace(name: methodName + "()", file: nil, isCase: true), limit: stallLimit)
+        let number = TestMonitor.shared.begin(
+            TestPlace(name: methodName + "()", file: nil, isCase: true),
+            limit: stallLimit
+        )
         super.invokeTest()
         for verdict in TestMonitor.shared.finish(number, resting: Self.rest) { record(verdict) }
     }
