@@ -43,8 +43,8 @@ extension Trait where Self == StallFreeTrait {
 ///
 ///     let total = try await expectNoStalls { try await checkout(basket) }
 ///
-/// The work runs in the caller's isolation. Any thread. In a test of Swift Testing, or of `StallFreeTestCase`, which reports the stalls then: in
-/// other test cases of XCTest, Swift Testing drops the issue.
+/// The work runs in the caller's isolation. Any thread. For tests of Swift Testing and of `StallFreeTestCase`, which reports the stalls itself.
+/// In other test cases of XCTest, Swift Testing drops the issue.
 ///
 /// - Parameter limit: At least 50 ms; a smaller limit counts as 50 ms. 100 ms by default.
 /// - Returns: The result of the work.

@@ -95,7 +95,7 @@ package final class TestMonitor: Sendable {
         } else if let line = stoppedNotice.line(about: name, "\(monitor.disarmed ?? StallMonitorError(.stopped))") {
             Self.say(line)
         }
-        // Those were judged.
+        // The test's parts were judged, also if the test itself was not.
         return ledger.takeVerdicts(ofPartsOf: number)
     }
 

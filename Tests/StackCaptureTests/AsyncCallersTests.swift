@@ -19,7 +19,7 @@ struct AsyncCallersTests {
         [[], ["--deep"], ["--napping"]]
     )
     func churn(mode: String, kind: [String]) async throws {
-        let (status, output) = try await run([mode] + kind + ["250"])
+        let (status, output) = try await run([mode] + kind + [testsAllForms ? "250" : "100"])
         #expect(status == 0, "\(output)")
         #expect(output.contains("WRONG: 0"))
     }

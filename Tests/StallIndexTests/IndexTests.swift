@@ -13,7 +13,7 @@ struct IndexTests {
     func history() throws {
         let directory = try IndexedDirectory(reports: 60)
         var random = SplitMix64.ofThisRun()
-        for step in 0..<(testsAllForms ? 400 : 40) {
+        for step in 0..<(testsAllForms ? 400 : 25) {
             try change(directory, step, &random)
             let told = Told()
             let (plain, indexed) = (try directory.read(indexed: false), try directory.read(told))
@@ -88,7 +88,7 @@ struct IndexTests {
         let whole = try Data(contentsOf: URL(filePath: directory.indexFile))
         var random = SplitMix64.ofThisRun()
         var rejected = 0
-        for trial in 0..<(testsAllForms ? 1000 : 100) {
+        for trial in 0..<(testsAllForms ? 1000 : 40) {
             var bytes = whole
             switch trial % 4 {
             case 0: bytes = bytes.prefix(Int.random(in: 0..<bytes.count, using: &random))

@@ -111,8 +111,8 @@ struct ReportPublisher {
     /// Waits for the disk, if it works, and reports its faults.
     private mutating func listen() {
         var status = writer.status
-        // Also for a step that hangs by the clock: the process may have been stopped since the step began.
-        if !isBehind || (status.isQuick && !status.hangs(at: .now)) {
+        // Also for a step that is overdue by the clock: the process may have been stopped since the step began.
+        if !isBehind || (status.isQuick && !status.isOverdue(at: .now)) {
             isBehind = !isIdle(within: ReportWriter.writeTimeout)
         }
         status = writer.status

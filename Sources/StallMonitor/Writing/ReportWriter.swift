@@ -38,7 +38,7 @@ final class ReportWriter: Sendable {
         }
 
         /// Whether the sink keeps the present step for longer than it may. A thread that is ready to run waits for a processor, and not for a
-        /// sink. Not on the writer's own thread.
+        /// sink. Not on the writer's own thread, which runs then.
         func hangs(at now: MonotonicInstant) -> Bool {
             guard let busy, isOverdue(at: now) else { return false }
             return ThreadEvidence.read(threadID: busy.thread)?.state != "R"
@@ -58,7 +58,7 @@ final class ReportWriter: Sendable {
     private let sink: ForkSafeMutex<any ReportSink>
     /// The sink's name in messages.
     let sinkName: String
-    /// A write that takes longer counts as hanging.
+    /// A write that takes longer is overdue. It hangs if its thread is not ready to run then.
     static let writeTimeout = Duration.seconds(2)
     /// Cleaning up a directory of a thousand reports takes a while.
     static let prepareTimeout = Duration.seconds(30)

@@ -180,7 +180,7 @@ struct ShowCommand: ParsableCommand {
             } catch { failures.append(error) }
         }
         if found.count > before, let report = try? catalog.report(found[before]) {
-            failures.forEach { Output.note($0) }
+            Output.note(failures)
             return report
         }
         failures = []
@@ -192,6 +192,7 @@ struct ShowCommand: ParsableCommand {
         }
         if !all.isEmpty, all.count <= before {
             let verb = all.count == 1 ? "is" : "are"
+            Output.note(failures)
             throw CommandFailure("there \(verb) only \(quantity(all.count, "matching stall"))")
         }
         guard let last = failures.last else { throw CommandFailure(catalog.nothingFound(by: chosen, names: names)) }

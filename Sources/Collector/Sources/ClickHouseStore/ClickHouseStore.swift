@@ -85,7 +85,7 @@ public final class ClickHouseStore: StallStore {
         do {
             try await define(statement)
         } catch let error as ClickHouseError where [15, 44].contains(error.code) {
-            // The column exists: 44 in 18.16.
+            // The column exists: 44 in 18.16, 15 in later versions.
         }
     }
 

@@ -45,7 +45,8 @@ public final class WorkerThread: Sendable {
     }
 
     /// Ends the thread as soon as the loop's current turn is over, together with every run of a common mode that is nested in
-    /// it. Does not wait. Not in a signal handler. Work that it has not reached is released; a caller that waits for a request
+    /// it; one that begins later ends after one turn. A run that awaits a port's reply goes on until the reply. Does not wait. Not in a
+    /// signal handler. Work that it has not reached is released; a caller that waits for a request
     /// gets `loopEnded`. Stopping again has no effect.
     ///
     /// - Parameter draining: Makes one more pass, which does what is then queued for the default mode: blocks, requests,

@@ -86,7 +86,13 @@ struct AlertProgram {
     private static func stop(_ identifier: pid_t) {
         kill(-identifier, SIGKILL)
         // It can take long to end, as one that waits for a file server does. No thread may wait for it.
-        Task { while status(of: identifier) == nil { try? await Task.sleep(for: .milliseconds(100)) } }
+        Task {
+            var pause = Duration.milliseconds(10)
+            while status(of: identifier) == nil {
+                try? await Task.sleep(for: pause)
+                pause = min(pause * 2, .seconds(10))
+            }
+        }
     }
 
     /// A file instead of a pipe: a program that does not read its input then blocks nothing. It has no name, so that no other user can
