@@ -112,6 +112,22 @@ struct WorkerThreadTests {
         }
     }
 
+    @Test("A stop at the moment when the last pass begins does not take that pass away")
+    func stopsAtLastPass() async throws {
+        let worker = try WorkerThread(name: "last pass")
+        let trace = Trace()
+        await onLoopThread { _ in
+            worker.loop.performAsSource {
+                // This ends the run of this callback. The next run is the last pass.
+                worker.stop(draining: true)
+                worker.loop.add(LoopObserver(activities: .entry) { _, _ in worker.stop(draining: true) })
+                worker.loop.performAsSource { trace.note("request") }
+            }
+            worker.join()
+        }
+        #expect(trace.all == ["request"])
+    }
+
     @Test("R2: a worker whose thread ends inside a callback has ended, and is joined")
     func endsInCallback() async throws {
         let worker = try WorkerThread(name: "callback")

@@ -117,7 +117,9 @@ extension EventRunLoop {
     }
 
     private func takeTurns(_ activation: inout Activation) -> RunResult {
-        if hasStopRequest(activation.mode) { return .stopped }
+        // A worker's last pass (`WorkerThread.stop(draining:)`) is made even if the worker is stopped once more, just as it begins.
+        let isLastPass = isEnding && activation.pollsOnly
+        if !isLastPass, hasStopRequest(activation.mode) { return .stopped }
         while true {
             if let result = turn(&activation) { return result }
         }
