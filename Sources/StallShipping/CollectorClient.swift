@@ -67,7 +67,8 @@ package struct CollectorClient {
             queryItems: question.map { URLQueryItem(name: $0.name, value: $0.value) }
         )
         var request = WebRequest(url.absoluteString, limit: .silence(Self.timeout))
-        request.fields += try token.field()
+        let authorization = try token.field()
+        request.fields += authorization
         // The beginning of an answer that is not 200.
         var refusal = Data()
         var hasBegun = false
@@ -90,7 +91,10 @@ package struct CollectorClient {
                 : "no collector answers there; check the host and the port, and that the collector runs"
             throw ShippingError("\(base.absoluteString): \(advice) (\(isSilent ?? failure.description))")
         }
-        guard head.status == 200 else { throw ShippingError(base.absoluteString + Self.words(head.status, refusal)) }
+        guard head.status == 200 else {
+            let words = Self.words(head.status, refusal, hasToken: !authorization.isEmpty)
+            throw ShippingError(base.absoluteString + words)
+        }
         return head
     }
 
@@ -102,9 +106,11 @@ package struct CollectorClient {
     }
 
     /// What an answer other than 200 means, after the address.
-    private static func words(_ status: Int, _ refusal: Data) -> String {
+    private static func words(_ status: Int, _ refusal: Data, hasToken: Bool) -> String {
         switch status {
         case 300..<400: " sends elsewhere (\(status)): give the address itself"
+        case 401 where !hasToken:
+            " wants a token (401): give one by $STALL_MONITOR_TOKEN, or a file with one by $STALL_MONITOR_TOKEN_FILE"
         case 401, 403: " does not know the token, or does not permit it to read (\(status))"
         case 404: " is no collector, or an older one (404)"
         default: " answers \(status)\(HTTPAnswer.reason(Array(refusal)))"

@@ -10,9 +10,10 @@ struct StallMonitorCommand: AsyncParsableCommand {
         abstract: "Shows and judges what a stall monitor reported.",
         discussion: """
             A monitored process writes its reports into a directory. Subcommands that read them use the directories given, or \
-            else $STALL_MONITOR_DIRECTORY, or else ./stall-reports. 'sample' needs no reports; 'watch' writes reports about \
-            processes that have no monitor. Old reports need no cleaning up: a monitor removes the oldest files in its directory \
-            above 1,000 reports, 100 runs or 256 MiB, or above the 'limits' in its configuration.
+            else $STALL_MONITOR_DIRECTORY, or else ./stall-reports. Most also read a collector, given by its address, with the \
+            token in $STALL_MONITOR_TOKEN or in the file that $STALL_MONITOR_TOKEN_FILE names. 'sample' needs no reports; 'watch' \
+            writes reports about processes that have no monitor. Old reports need no cleaning up: a monitor removes the oldest \
+            files in its directory above 1,000 reports, 100 runs or 256 MiB, or above the 'limits' in its configuration.
 
             Data goes to standard output, everything else to standard error. Colours are used on terminals only, and not if \
             $NO_COLOR is set. Times are local ($TZ), or UTC with --utc; in JSON always UTC.

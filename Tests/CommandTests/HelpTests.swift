@@ -55,6 +55,12 @@ struct HelpTests {
         #expect(text.contains("Old reports need no cleaning up: a monitor removes the oldest files"))
     }
 
+    @Test("it says where the token for a collector comes from")
+    func tokens() throws {
+        let text = try CommandRun("--help").output.split(whereSeparator: \.isWhitespace).joined(separator: " ")
+        #expect(text.contains("the token in $STALL_MONITOR_TOKEN or in the file that $STALL_MONITOR_TOKEN_FILE names"))
+    }
+
     @Test("ship, which keeps no index, has no option for one")
     func noIndex() throws {
         let text = try help("ship").joined(separator: "\n")

@@ -157,15 +157,16 @@ struct CollectorReadingTests {
     )
     func wrong() throws {
         let report = try Sample.report().json()
-        func expect(_ text: String) throws {
+        func expect(_ text: String, token: String? = nil) throws {
             for command in ["list", "gate"] {
-                let run = try run(command, server.url)
+                let run = try run(command, server.url, token: token)
                 #expect(run.status == 1 && run.output.isEmpty && run.errors.contains(text), "\(run.errors)")
                 #expect(run.errors.split(separator: "\n").count == 1, "\(run.errors)")
             }
         }
         try server.answer("401 Unauthorized", [], header: "WWW-Authenticate: Basic realm=\"x\"\r\n")
-        try expect("does not know the token")
+        try expect("wants a token (401): give one by $STALL_MONITOR_TOKEN, or a file")
+        try expect("does not know the token", token: "secret-token-123")
         try server.answer("404 Not Found", [])
         try expect("is no collector")
         try server.answer("413 Content Too Large", Array(#"{"message":"ask for a shorter time"}"#.utf8))
