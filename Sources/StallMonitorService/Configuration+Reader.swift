@@ -195,9 +195,17 @@ extension ConfigurationOption {
         .integer(.captureSignal, \.captureSignal, "takes a running thread's registers; 27 is `SIGPROF`"),
         .bool("capturesAllThreads", \.whole.capturesAllThreads, "whether a report has the stacks of all threads"),
         .bool("followsLocks", \.whole.followsLocks, "whether the owner of a lock is looked up"),
-        .names("ownCode.modules", \.whole.ownCode.modules, "Swift modules that are the server's own"),
-        .names("ownCode.libraries", \.whole.ownCode.libraries, "Swift modules that are not"),
-        .names("ownCode.symbols", \.whole.ownCode.symbols, "functions that are; `*` is any text, see `OwnCode`"),
+        .names(
+            "ownCode.modules",
+            \.whole.ownCode.modules,
+            "Swift modules that are the server's own; if one is named, all others are not"
+        ),
+        .names("ownCode.libraries", \.whole.ownCode.libraries, "Swift modules that are not; `*` is any text"),
+        .names(
+            "ownCode.symbols",
+            \.whole.ownCode.symbols,
+            "C and C++ functions that are; `*` is any text, see `OwnCode`"
+        ),
         .names("ownCode.sources", \.whole.ownCode.sources, "source files that are"),
         .names("ownCode.binaries", \.whole.ownCode.binaries, "executables and libraries that are"),
     ]

@@ -15,7 +15,7 @@ import Symbolication
 public struct OwnCode: Hashable, Sendable {
     /// Swift modules that are own. If not empty, no other Swift module is.
     public var modules: Set<String>
-    /// Swift modules that are libraries, besides the known ones. A trailing `*` matches any ending.
+    /// Swift modules that are libraries, besides the known ones. `*` is any text.
     public var libraries: Set<String>
     /// C and C++ functions that are own, by their symbols: `shop_*`.
     public var symbols: Set<String>
