@@ -14,8 +14,8 @@ struct FaultsCommand: ParsableCommand {
               stall-monitor faults --since yesterday --flame
               stall-monitor faults --service shop --format json | jq '.faults[0]'
 
-            A fault is all stalls with one fingerprint: the same code, on any host and in any build. Stalls that were only \
-            counted are included: with --since and --until, as many as if they had come evenly; with --verdict and --function, if the \
+            A fault is all stalls with one fingerprint: of one kind in the same code, on any host and in any build. Stalls that were \
+            only counted are included: with --since and --until, as many as if they had come evenly; with --verdict and --function, if the \
             reports of their fault all match. SHARE is the share of the watched time of all loops. TREND compares the two halves of the \
             chosen time; it says rising or falling only if chance is an unlikely explanation, and too few below four stalls. \
             'stall-monitor show FAULT' shows a fault's page.
