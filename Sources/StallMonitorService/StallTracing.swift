@@ -23,7 +23,7 @@
     /// | `stall.watched.type`, `stall.watched.label`, `stall.labels` | the stalled thing, and the server's names for the work |
     ///
     /// The event `exception`, at the time of detection, has `exception.type` (the `error.type`), `exception.message` and
-    /// `exception.stacktrace`.
+    /// `exception.stacktrace`: the stack with the culprit, and the functions that await it.
     /// Stalls that are only counted (see `RepeatRule`) have no span.
     public struct StallTracing: Sendable {
         private let tracer: (any Tracer)?
@@ -161,10 +161,11 @@
 
         private var errorType: String { "stall." + cause.verdict.canonical.rawValue }
 
-        /// The stalled thread's stack, innermost function first. At most 64 frames, because receivers truncate or refuse longer
-        /// values.
+        /// The stack with the culprit, and the functions that await it, which the culprit may be one of. Innermost function first. At most 64
+        /// frames, because receivers truncate or refuse longer values.
         private var stackTrace: String {
-            (stacks.first?.frames ?? []).prefix(64).map { frame in
+            let blamed = culprit.flatMap { stacks.indices.contains($0.stack) ? stacks[$0.stack] : nil }
+            return ((blamed ?? stacks.first)?.callers(from: 0) ?? []).prefix(64).map { frame in
                 let place = frame.file.map { " (\($0)\(frame.line.map { ":\($0)" } ?? ""))" } ?? ""
                 return (frame.function ?? "\(frame.address)") + place
             }.joined(separator: "\n")

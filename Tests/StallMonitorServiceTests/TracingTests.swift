@@ -90,6 +90,21 @@
             )
         }
 
+        @Test("The event's stack is the one that has the culprit, with the functions that await it")
+        func awaitingCulprit() throws {
+            let stall = report {
+                $0.stacks.append($0.stacks[0])
+                $0.stacks[1].frames = [.init(address: 3, function: "load()"), .init(address: 4, function: "run")]
+                let caller = StallReport.Frame(address: 5, function: "checkout()", file: "/src/Shop.swift", line: 7)
+                $0.stacks[1].async = .init(from: 0, frames: [caller], ends: .task)
+                $0.culprit = .init(function: "checkout()", stack: 1, frame: 0, isAwaiting: true)
+            }
+            StallTracing(tracer: tracer).note(.ended(stall))
+            let event = try #require(tracer.finishedSpans.first?.events.first)
+            let text = event.attributes.get("exception.stacktrace")
+            #expect(text == .string("load()\ncheckout() (/src/Shop.swift:7)"))
+        }
+
         @Test("The beginning or continuation of a stall gives no span")
         func others() {
             let tracing = StallTracing(tracer: tracer)
