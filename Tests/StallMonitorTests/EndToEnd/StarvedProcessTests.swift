@@ -63,7 +63,9 @@ struct StarvedProcessTests {
         #expect(lines.first == "starved", "\(lines)")
         let processors = try #require(try evidence(lines).processors)
         #expect(processors.quotaPercent == 5 && (processors.throttledPeriods ?? 0) > 0)
-        #expect((processors.throttledNs ?? 0) > 0)
+        // The kernel counts a throttled period at its end, and its time once the process may run again: the last period may have no time yet.
+        let throttledNs = try #require(processors.throttledNs)
+        #expect(throttledNs > 0 || (throttledNs == 0 && processors.throttledPeriods == 1))
         // On a machine that gives the process even less, the quota is not the cause.
         let words = try scarcity(in: evidence(lines), of: processors)
         #expect(lines.dropFirst().first?.contains(words) == true, "\(words): \(lines)")
