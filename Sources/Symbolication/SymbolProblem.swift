@@ -57,6 +57,11 @@ extension SymbolProblem.Code {
     public static let outOfTime = Self("out_of_time", "there was no time left to read its symbols")
     /// The budget's memory is used up.
     public static let outOfMemory = Self("out_of_memory", "its symbols need more memory than permitted")
+    /// A directory of symbol files has more folders or entries than are searched, and a module's file was not among these.
+    public static let tooManyFiles = Self(
+        "too_many_files",
+        "is searched six folders deep and up to 20,000 entries only: name the folder that has the file"
+    )
     /// A debuginfod server did not answer in time, or not with a file.
     public static let download = Self("download", "could not be had from the debuginfod server")
 }

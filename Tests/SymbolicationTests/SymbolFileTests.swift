@@ -144,6 +144,26 @@ struct SymbolFileTests {
         }
     }
 
+    @Test("if one is not found in a directory that was searched in part, that is reported")
+    func tooDeep() throws {
+        let (workshop, place, id) = try stripped()
+        try FileManager.default.removeItem(atPath: workshop.path("program"))
+        let (reached, deep) = ("symbols/1/2/3/4/5/6", "symbols/1/2/3/4/5/6/7")
+        try FileManager.default.createDirectory(atPath: workshop.path(deep), withIntermediateDirectories: true)
+        try workshop.run("mv", ["program.debug", "\(deep)/whatever.bin"])
+        let search = { SymbolSearch(directories: [workshop.path("symbols")], systemDirectories: []) }
+        let missed = try workshop.resolve("program", [place], buildID: id, path: "/srv/program", search: search())
+        #expect(missed.frames[0].symbol == nil)
+        #expect(
+            missed.problems.contains(SymbolProblem(.tooManyFiles, path: workshop.path("symbols"))),
+            "\(missed.problems)"
+        )
+        try workshop.run("mv", ["\(deep)/whatever.bin", reached])
+        let found = try workshop.resolve("program", [place], buildID: id, path: "/srv/program", search: search())
+        #expect(found.frames[0].callNames == Self.chain)
+        #expect(found.problems.isEmpty, "\(found.problems)")
+    }
+
     @Test("one given for a module does not affect another; a file of another build is reported")
     func givenForAnother() throws {
         let (workshop, place, id) = try stripped()

@@ -81,7 +81,9 @@ extension SymbolSearch {
                 if let file = try accepted(path, by: link, sought, allowance, &problems) { return file }
             }
         }
-        return try download(sought, allowance, &problems)
+        if let file = try download(sought, allowance, &problems) { return file }
+        problems += folders.cutShort(of: directories).map { SymbolProblem(.tooManyFiles, path: $0) }
+        return nil
     }
 
     private func paths(for sought: SoughtModule) -> [String] {
@@ -177,7 +179,14 @@ extension ELFFile {
 /// The contents of directories of symbol files, by build id: each directory is scanned once, when a module was not found there
 /// by its name.
 final class SymbolFolders: Sendable {
-    private let found = Mutex<[String: [String: [String]]]>([:])
+    private struct Folder {
+        /// Paths by build id, those in higher directories first.
+        var files: [String: [String]] = [:]
+        /// Whether it has more than was read.
+        var isCutShort = false
+    }
+
+    private let found = Mutex<[String: Folder]>([:])
 
     /// The number of entries read in one directory including its subdirectories, and the greatest depth.
     private static let entryLimit = 20_000
@@ -195,34 +204,43 @@ final class SymbolFolders: Sendable {
             var known = found.withLock { $0[directory] }
             if known == nil { known = try Self.index(directory, allowance) }
             found.withLock { $0[directory] = known }
-            files += known?[id] ?? []
+            files += known?.files[id] ?? []
         }
         return files
     }
 
-    /// - Returns: Paths by build id, those in higher directories first.
-    private static func index(
-        _ directory: String,
-        _ allowance: Allowance
-    ) throws(SymbolProblem) -> [String: [String]] {
-        var files: [String: [String]] = [:]
+    /// Those of the directories of which only a part was searched.
+    func cutShort(of directories: [String]) -> [String] {
+        found.withLock { found in directories.filter { found[$0]?.isCutShort == true } }
+    }
+
+    private static func index(_ directory: String, _ allowance: Allowance) throws(SymbolProblem) -> Folder {
+        var found = Folder()
         var folders = [(path: directory, depth: 0)]
         var left = entryLimit
         while left > 0, !folders.isEmpty {
             let folder = folders.removeFirst()
             // Sorted, so that the same file is used each time.
-            for name in directoryNames(folder.path, limit: left).sorted() {
+            let names = directoryNames(folder.path, limit: left)
+            // A folder that fills the limit exactly may have more.
+            if names.count >= left { found.isCutShort = true }
+            for name in names.sorted() {
                 try allowance.checkTime()
                 left -= 1
                 let path = "\(folder.path)/\(name)"
                 if isFolder(path) {
-                    if folder.depth < depthLimit { folders.append((path, folder.depth + 1)) }
+                    guard folder.depth < depthLimit else {
+                        found.isCutShort = true
+                        continue
+                    }
+                    folders.append((path, folder.depth + 1))
                 } else if let id = try buildID(of: path, allowance) {
-                    files[id, default: []].append(path)
+                    found.files[id, default: []].append(path)
                 }
             }
         }
-        return files
+        if !folders.isEmpty { found.isCutShort = true }
+        return found
     }
 
     /// Does not follow links: they could form a cycle.
