@@ -66,9 +66,20 @@ private nonisolated(nonsending) func withoutStalls<Value, Failure: Error>(
     _ work: nonisolated(nonsending) () async throws(Failure) -> Value
 ) async throws(Failure) -> Value {
     let monitor = TestMonitor.shared
-    let number = monitor.begin(TestPlace(name: name, file: location.fileName), limit: limit)
+    let place = TestPlace(name: name, file: location.fileName, line: SourceLine(location))
+    let number = monitor.begin(place, limit: limit)
     let result: Result<Value, Failure>
     do throws(Failure) { result = .success(try await work()) } catch { result = .failure(error) }
     for verdict in await monitor.end(number) { verdict.record(at: location) }
     return try result.get()
+}
+
+extension SourceLine {
+    fileprivate init(_ location: SourceLocation) {
+        #if compiler(>=6.3)
+            self.init(file: location.filePath, number: location.line)
+        #else
+            self.init(file: location._filePath, number: location.line)
+        #endif
+    }
 }

@@ -163,19 +163,22 @@ package struct StallVerdict {
         return shown.joined(separator: ", ") + others
     }
 
-    /// The line of the stalled function. Nil if it is not known.
-    package var culpritPlace: (file: String, line: Int)? {
+    /// The line of the stalled function; if it is not known, that of the test or of the call of `expectNoStalls`. Nil for a test case of
+    /// XCTest, whose line nobody tells, if it is not on the stack.
+    package var place: SourceLine? { culpritLine ?? scope.place.line ?? scope.line(in: stall) }
+
+    private var culpritLine: SourceLine? {
         guard let culprit = stall.culprit, let file = culprit.file, let line = culprit.line, line > 0 else {
             return nil
         }
-        return (file, line)
+        return SourceLine(file: file, number: line)
     }
 
     private var culpritLocation: SourceLocation? {
-        guard let (file, line) = culpritPlace, let name = file.split(separator: "/").last else { return nil }
+        guard let line = culpritLine, let name = line.file.split(separator: "/").last else { return nil }
         // Swift Testing requires a module before the file's name.
         let module = stall.culprit?.module ?? "unknown"
-        return SourceLocation(fileID: "\(module)/\(name)", filePath: file, line: line, column: 1)
+        return SourceLocation(fileID: "\(module)/\(name)", filePath: line.file, line: line.number, column: 1)
     }
 }
 

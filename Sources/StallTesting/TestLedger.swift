@@ -10,17 +10,27 @@ package struct TestPlace: Sendable {
     let file: String?
     /// Whether it is a test case of XCTest, of which one runs at a time.
     let isCase: Bool
+    /// Where the test or the call of `expectNoStalls` is, with the file's path. Nil if it is not known.
+    let line: SourceLine?
     let function: FunctionName
 
-    package init(name: String, file: String?, isCase: Bool = false) {
-        (self.name, self.file, self.isCase, function) = (name, file, isCase, FunctionName(name))
+    package init(name: String, file: String?, line: SourceLine? = nil, isCase: Bool = false) {
+        (self.name, self.file, self.line, self.isCase, function) = (name, file, line, isCase, FunctionName(name))
     }
+}
+
+/// A line of a source file.
+package struct SourceLine: Hashable, Sendable {
+    package let file: String
+    package let number: Int
+
+    package init(file: String, number: Int) { (self.file, self.number) = (file, number) }
 }
 
 /// A test, or a part of one, during which no watched loop may stall.
 struct TestScope: Sendable {
     let number: Int
-    let place: TestPlace
+    var place: TestPlace
     let limit: Duration
     /// The lower half of its task's number, which is the part in a captured stack. Nil if the runtime does not provide it.
     let task: UInt32?
@@ -47,11 +57,24 @@ struct TestScope: Sendable {
     /// Whether its function, or a closure in it, was on the stalled stack, or awaited a function there.
     func isCaller(in code: StalledCode) -> Bool {
         guard code.whole.contains(place.function) else { return false }
-        return code.functions.contains { function in
-            guard function.name.contains(place.function) else { return false }
-            guard let file = place.file, let path = function.file else { return true }
-            return path == file || path.hasSuffix("/" + file)
+        return code.functions.contains { isItsOwn($0.name, in: $0.file) }
+    }
+
+    private func isItsOwn(_ function: FunctionName, in path: String?) -> Bool {
+        guard function.contains(place.function) else { return false }
+        guard let file = place.file, let path else { return true }
+        return path == file || path.hasSuffix("/" + file)
+    }
+
+    /// Its line in what was found stalled. Nil if it is not there, or has no known line.
+    func line(in stall: StallReport) -> SourceLine? {
+        for frame in stall.stalledStacks.flatMap({ $0.frames + ($0.async?.frames ?? []) }) {
+            guard let function = frame.function, let file = frame.file, let line = frame.line, line > 0,
+                isItsOwn(FunctionName(function), in: file)
+            else { continue }
+            return SourceLine(file: file, number: line)
         }
+        return nil
     }
 
     /// The lower half of the calling task's number. Nil outside a task.
@@ -163,12 +186,23 @@ final class TestLedger: Sendable {
         return parts + verdicts.filter { !told.contains($0.stall.id) }
     }
 
+    /// Parts in several tasks may have caused the same stall: the case fails once by it, and is not warned of what it fails by.
+    private static func once(_ verdicts: [StallVerdict]) -> [StallVerdict] {
+        let failing = Set(verdicts.filter(\.isFailure).map(\.stall.id))
+        var told: Set<ULID> = []
+        return verdicts.filter { verdict in
+            let id = verdict.stall.id
+            guard verdict.isFailure || !failing.contains(id) else { return false }
+            return told.insert(id).inserted
+        }
+    }
+
     /// What the parts of a test case of XCTest have left to it, at its end. None for any other test.
     func takeVerdicts(ofPartsOf number: Int) -> [StallVerdict] {
         state.withLock { state in
             guard state.runningCase == number else { return [] }
             defer { (state.runningCase, state.leftToCase) = (nil, []) }
-            return state.leftToCase
+            return Self.once(state.leftToCase)
         }
     }
 

@@ -44,11 +44,11 @@ open class StallFreeTestCase: XCTestCase {
 
     private func record(_ verdict: StallVerdict) {
         guard verdict.isFailure else { return TestMonitor.say(verdict.text) }
-        let place = verdict.culpritPlace
+        let place = verdict.place
         recordFailure(
             withDescription: verdict.text,
             inFile: place?.file ?? "<unknown>",
-            atLine: place?.line ?? 0,
+            atLine: place?.number ?? 0,
             expected: true
         )
     }

@@ -122,6 +122,33 @@ import Testing
         #expect(found == [[], [.own]])
     }
 
+    /// Each of them gave the case a failure, because one is not told what another one has found.
+    @Test func passesWithOneFailureForATestCaseAndItsPartsInOtherTasks() async throws {
+        let place = TestPlace(name: "testTotal()", file: nil, isCase: true)
+        let number = await Task.detached { [ledger] in ledger.begin(place, limit: .zero) }.value
+        var parts: [Int] = []
+        for _ in 0..<3 {
+            let part = TestPlace(name: "testTotal()", file: nil)
+            parts.append(await Task.detached { [ledger] in ledger.begin(part, limit: .zero) }.value)
+        }
+        var stall = stall(isOver: false)
+        stall.startedAt = .now().advanced(byNanoseconds: -1_000_000_000)
+        stall.cause.evidence = .init(runDelayNs: 0, windowNs: 400_000_000)
+        let frames = [StallReport.Frame(address: Address(1), function: "closure #1 in testTotal()")]
+        stall.stacks = [.init(thread: .init(id: 1), capturedAt: .now(), frames: frames)]
+        ledger.note(stall)
+        // Of another stall, there is one more failure.
+        var other = stall
+        other.id = .make()
+        let found = (parts + [number]).map { number in
+            if number == parts[2] { ledger.note(other) }
+            ledger.end(number)
+            return ledger.judge(number, "").map(\.stall.id)
+        }
+        #expect(found.dropLast().allSatisfy(\.isEmpty))
+        #expect(found.last.map(Set.init) == [stall.id, other.id] && found.last?.count == 2)
+    }
+
     @Test func passesWithoutStallsThatNoTestCanHave() async {
         ledger.note(stall(isOver: true))
         #expect(ledger.count == 0)

@@ -144,6 +144,23 @@ import Testing
         #expect(text(cases)?.contains("these ran meanwhile: a() ×20, b(). Report:") == true)
     }
 
+    /// XCTest said `<unknown>:0`.
+    @Test func passesWithThePlaceOfTheTestIfThatOfTheCulpritIsNotKnown() {
+        var stall = stall(task: 7, function: "closure #1 in testTotal()")
+        func place(_ line: SourceLine?) -> SourceLine? {
+            var scope = scope(1, "a()", task: 7)
+            scope.place = TestPlace(name: "testTotal()", file: nil, line: line, isCase: line == nil)
+            return StallVerdict(stall: stall, origin: .own, scope: scope, directory: "").place
+        }
+        let call = SourceLine(file: "/source/ShopTests.swift", number: 7)
+        #expect(place(call) == call && place(nil) == nil)
+        (stall.stacks[0].frames[0].file, stall.stacks[0].frames[0].line) = ("/source/ShopTests.swift", 9)
+        #expect(place(call) == call && place(nil) == SourceLine(file: "/source/ShopTests.swift", number: 9))
+        stall.culprit = .init(function: "total()", file: "/source/Shop.swift", line: 3, stack: 0, frame: 0)
+        let culprit = SourceLine(file: "/source/Shop.swift", number: 3)
+        #expect(place(call) == culprit && place(nil) == culprit)
+    }
+
     @Test func passesToTheMachine() {
         #expect(origins(stall(task: 7, delay: 320_000_000)) == [.machine, nil])
         #expect(origins(stall(task: 7, delay: 200_000_000)) == [.own, nil])
