@@ -6,6 +6,7 @@ import StallStore
 ///   them. Versions of a stall are adjacent; `FINAL` selects the greatest one.
 /// - `run` has the run records, with the stalls that have no report (`counted`). If the run watches other processes, `counted_service` has
 ///   the service of each of these, whose release is not known; otherwise it is empty, and they are of the run's own service and release.
+///   In the same way `watched_service` and `watched_time` have its watched time by service.
 /// - `touch`, `done`, `sum` and `sum_host` are the sums by hour: see ``HourStates``.
 /// - `fault` has the culprit of a fault's latest stall, `feed` the order in which stalls arrived and changed. Views fill both; a duplicate
 ///   row does no harm.
@@ -28,8 +29,13 @@ struct ClickHouseSchema {
     /// Each step may be executed twice: it does no harm that a table or a column exists already.
     ///
     /// The second one changes no table. Since then reports are compressed with Zstandard, which earlier collectors do not read. Rows of earlier
-    /// collectors have an empty `counted_service`.
-    var steps: [[String]] { [first, [], column("counted_service Array(String)", of: "run")] }
+    /// collectors have an empty `counted_service`, and an empty `watched_service`.
+    var steps: [[String]] {
+        [
+            first, [], column("counted_service Array(String)", of: "run"),
+            column("watched_service Array(String)", of: "run") + column("watched_time Array(Int64)", of: "run"),
+        ]
+    }
 
     /// The name of the table on one server. On a cluster, the name without the suffix is the table that is distributed over all
     /// shards.

@@ -156,7 +156,7 @@ extension ClickHouseStore {
 
     /// Reads the greatest version of each run record, in pages of limited size.
     public func runs(_ query: StallQuery, after last: ULID?, limit: Int) async throws -> [StoredRun] {
-        let filter = SQLCondition.among(query.runChoices)
+        let filter = SQLCondition.runs(query)
         let team = "team = \(SQLLiteral.text(query.team))"
         let ids = try await ask(
             ["id"],

@@ -221,7 +221,7 @@ struct ClickHouseWriter {
         var rows = TabbedRows(
             into: """
                 \(store.table("run")) (team, day, id, updated, started, watched, service, release, host, running, body, counted.fingerprint, \
-                counted.count, counted.total, counted.longest, counted.first, counted.last, counted_service)
+                counted.count, counted.total, counted.longest, counted.first, counted.last, counted_service, watched_service, watched_time)
                 """
         )
         for run in runs {
@@ -237,6 +237,8 @@ struct ClickHouseWriter {
             for column in columns { rows.add(run.counted.map { $0[keyPath: column] }) }
             let isOwn = run.counted.allSatisfy { ($0.service, $0.release) == (run.service, run.release) }
             rows.add(isOwn ? [] : run.counted.map(\.service))
+            rows.add(run.watchedServices.map(\.service))
+            rows.add(run.watchedServices.map(\.watchedNs))
             rows.endRow()
         }
         try await store.insert(rows)

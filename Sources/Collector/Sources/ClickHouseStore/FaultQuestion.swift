@@ -223,13 +223,16 @@ struct FaultQuestion: Sendable {
 
     // MARK: Other queries
 
-    /// The watched time, as recorded in the run records. A run that is only partly in the range counts with that part.
+    /// The watched time, as recorded in the run records. A run that is only partly in the range counts with that part, and one that watches
+    /// other processes with the time of the chosen services.
     func watched() async throws -> (ns: Int64, runs: Int) {
-        let filter = SQLCondition.among(query.runChoices)
+        let filter = SQLCondition.runs(query)
+        let watched = query.services.isEmpty ? "watched" : watchedTime(of: SQLLiteral.array(query.services))
         let (since, until) = (query.since.sinceEpoch, query.until.sinceEpoch)
         let span = "toFloat64(least(toInt64(updated), \(until)) - greatest(started, \(since)))"
+        let time = "\(watched) * (\(span) / greatest(toInt64(updated) - started, 1))"
         let rows = try await ask(
-            ["count()", "toInt64(least(sum(watched * (\(span) / greatest(toInt64(updated) - started, 1))), 9.2e18))"],
+            ["count()", "toInt64(least(sum(\(time)), 9.2e18))"],
             """
             FROM \(store.table("run")) FINAL
             WHERE team = \(SQLLiteral.text(query.team)) AND \(filter.sql) AND \(store.runCondition(range))
@@ -237,6 +240,14 @@ struct FaultQuestion: Sendable {
         )
         guard let row = rows.first else { return (0, 0) }
         return (try row.number(1), Int(try row.number(0)))
+    }
+
+    /// Of a row of `run`.
+    private func watchedTime(of services: String) -> String {
+        """
+        if(empty(watched_service), toFloat64(watched), arraySum(arrayMap(
+            (name, time) -> if(has(\(services), name), toFloat64(time), toFloat64(0)), watched_service, watched_time)))
+        """
     }
 
     func days(of root: String) async throws -> [DayCount] {

@@ -17,6 +17,14 @@ struct SQLCondition {
         )
     }
 
+    /// Selects runs: also those that watch one of the services from outside. The releases of what they watch are not known.
+    static func runs(_ query: StallQuery) -> SQLCondition {
+        guard !query.services.isEmpty, query.releases.isEmpty else { return .among(query.runChoices) }
+        let (list, array) = (SQLLiteral.list(query.services), SQLLiteral.array(query.services))
+        return .among([("host", query.hosts)])
+            && SQLCondition("(service IN \(list) OR arrayExists(x -> has(\(array), x), watched_service))")
+    }
+
     /// Selects stalls whose culprit's name contains the text. Nil or empty: all.
     static func named(_ text: String?) -> SQLCondition {
         guard let text, !text.isEmpty else { return SQLCondition("1") }

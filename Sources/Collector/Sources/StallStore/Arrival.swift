@@ -72,6 +72,9 @@ public struct ArrivedRun: Sendable {
     public let startedNs: Int64
     /// The total watched time of all its loops, saturated.
     public let watchedNs: Int64
+    /// For a watcher of other processes: this time by the services that it watched, a thousand at most. Otherwise empty: it is all of the run's
+    /// own service.
+    public let watchedServices: [WatchedService]
     /// The service's name. Empty if the process gave none.
     public let service: String
     /// The service's version. Empty if the process gave none.
@@ -84,6 +87,14 @@ public struct ArrivedRun: Sendable {
     public let counted: [Counted]
     /// The run record, compressed in the same way.
     public let body: [UInt8]
+
+    /// How long a watcher has watched one service.
+    public struct WatchedService: Hashable, Sendable {
+        /// The service's name. Empty if that is not known.
+        public let service: String
+        /// The time of all its loops, in nanoseconds, saturated.
+        public let watchedNs: Int64
+    }
 
     /// The stalls of one fault and service that a run counted without a report.
     public struct Counted: Sendable {
@@ -135,7 +146,9 @@ extension Arrival {
     public var heldBytes: Int {
         switch self {
         case .stall(let stall): stall.body.count + stall.aliases.count * 32 + 1024
-        case .run(let run): run.counted.reduce(run.body.count + 512) { $0 + 192 + $1.service.utf8.count }
+        case .run(let run):
+            run.counted.reduce(run.body.count + 512) { $0 + 192 + $1.service.utf8.count }
+                + run.watchedServices.reduce(0) { $0 + 64 + $1.service.utf8.count }
         }
     }
 }
@@ -212,6 +225,7 @@ extension ArrivedRun {
         updatedNs = max(startedNs, try Bounds.moment(run.updatedAt, now))
         // Queries relate it to the run's time, so no loop's time may be cut to a length. They add up numbers with fractions.
         watchedNs = run.watched.map(\.watchedNs).saturatingSum()
+        watchedServices = run.targets == nil ? [] : Self.services(run.watched)
         let (service, release) = (Bounds.name(run.service?.name), Bounds.name(run.service?.version))
         (self.service, self.release, host) = (service, release, Bounds.name(run.host.name))
         isRunning = run.state == .running
@@ -241,6 +255,16 @@ extension ArrivedRun {
             )
         }
         body = try Bounds.packed(json)
+    }
+
+    private static func services(_ watched: [RunRecord.Watched]) -> [WatchedService] {
+        var times: [String: Int64] = [:]
+        for loop in watched {
+            let service = Bounds.name(loop.service)
+            guard times[service] != nil || times.count < 1000 else { continue }
+            times[service] = (times[service] ?? 0).addingSaturated(loop.watchedNs)
+        }
+        return times.sorted { $0.key < $1.key }.map { WatchedService(service: $0.key, watchedNs: $0.value) }
     }
 
     private struct CountedFault: Hashable {

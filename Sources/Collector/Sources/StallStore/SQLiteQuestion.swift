@@ -30,19 +30,21 @@ struct SQLiteQuestion {
         ) ?? fingerprint.rawValue
     }
 
-    /// The watched time, as recorded in the run records. A run that is only partly in the range counts with that part.
+    /// The watched time, as recorded in the run records. A run that is only partly in the range counts with that part, and one that watches
+    /// other processes with the time of the chosen services.
     func watched() throws -> (ns: Int64, runs: Int) {
         let (condition, arguments) = runsInRange
         let (since, until) = (query.since.sinceEpoch, query.until.sinceEpoch)
+        let time = watchedTime
         let row = try Row.fetchOne(
             database,
             sql: """
                 SELECT count(*) AS runs, CAST(total(
-                    watched * (1.0 * (min(updated, ?) - max(started, ?)) / max(updated - started, 1))
+                    \(time.sql) * (1.0 * (min(updated, ?) - max(started, ?)) / max(updated - started, 1))
                 ) AS INTEGER) AS watched
                 FROM run WHERE \(condition)
                 """,
-            arguments: [until, since] + arguments
+            arguments: time.arguments + [until, since] + arguments
         )
         return (row?["watched"] ?? 0, row?["runs"] ?? 0)
     }
@@ -72,10 +74,33 @@ struct SQLiteQuestion {
     }
 
     private var runsInRange: (sql: String, arguments: StatementArguments) {
-        let choices = Self.among(query.runChoices)
+        let range = "team = ? AND updated > ? AND started < ?"
+        let arguments: StatementArguments = [query.team, query.since.sinceEpoch, query.until.sinceEpoch]
+        let own = Self.among(query.runChoices)
+        // The releases of what a run watches from outside are not known.
+        guard !query.services.isEmpty, query.releases.isEmpty else {
+            return (range + own.sql, arguments + own.arguments)
+        }
+        let (services, hosts) = (Self.among([("service", query.services)]), Self.among([("host", query.hosts)]))
         return (
-            "team = ? AND updated > ? AND started < ?" + choices.sql,
-            [query.team, query.since.sinceEpoch, query.until.sinceEpoch] + choices.arguments
+            """
+            \(range)\(hosts.sql) AND id IN (
+                SELECT id FROM run WHERE \(range)\(services.sql) UNION ALL SELECT run FROM watched_service WHERE team = ?\(services.sql)
+            )
+            """,
+            arguments + hosts.arguments + arguments + services.arguments + [query.team] + services.arguments
+        )
+    }
+
+    /// The watched time of a row of `run`.
+    private var watchedTime: (sql: String, arguments: StatementArguments) {
+        guard !query.services.isEmpty else { return ("watched", []) }
+        let services = Self.among([("service", query.services)])
+        let rows = "FROM watched_service AS part WHERE part.team = run.team AND part.run = run.id"
+        // A name without a table is that of the innermost one.
+        return (
+            "CASE WHEN EXISTS (SELECT 1 \(rows)) THEN (SELECT total(time) \(rows)\(services.sql)) ELSE watched END",
+            services.arguments
         )
     }
 

@@ -67,8 +67,10 @@ struct SQLiteRemoval {
             try database.cachedStatement(sql: "DELETE FROM run WHERE team = ? AND id = ?").execute(arguments: [
                 team, id,
             ])
-            try database.cachedStatement(sql: "DELETE FROM counted WHERE team = ? AND run = ?")
-                .execute(arguments: [team, id])
+            for table in ["counted", "watched_service"] {
+                try database.cachedStatement(sql: "DELETE FROM \(table) WHERE team = ? AND run = ?")
+                    .execute(arguments: [team, id])
+            }
             usage.add(team, bytes: -(row["bytes"] as Int), runs: -1)
         }
         return rows.count

@@ -6,6 +6,7 @@ import GRDB
 /// - `fault_hour` and `fault_host` have sums of `stall`, by hour, and by day and host. They make queries over a month of millions
 ///   of stalls fast.
 /// - `counted` has stalls without a report, as the run records count them. Those of a watcher are of the services that it watched.
+/// - `watched_service` has the watched time of a run that watches other processes, by their services. Other runs have no row in it.
 /// - `alert` has the alerts that are not finished, with the receivers that were told.
 /// - `alias` maps a fault's earlier fingerprint to its current one. Rows keep the fingerprint with which they were written;
 ///   queries map it.
@@ -26,8 +27,18 @@ enum SQLiteSchema {
         }
         migrator.registerMigration("6") { try $0.execute(sql: "DROP INDEX run_age") }
         migrator.registerMigration("7") { try $0.execute(sql: seventh) }
+        migrator.registerMigration("8") { try $0.execute(sql: eighth) }
         return migrator
     }
+
+    /// What was stored before stays with the run's own service, as in the seventh.
+    private static let eighth = """
+        CREATE TABLE watched_service (
+            team TEXT NOT NULL, run TEXT NOT NULL, service TEXT NOT NULL, time INTEGER NOT NULL,
+            PRIMARY KEY (team, run, service)
+        ) WITHOUT ROWID;
+        CREATE INDEX watched_service_name ON watched_service (team, service);
+        """
 
     /// A run counts stalls of several services, if it watches other processes. What was stored before stays with the run's own service until
     /// the next record of the run.

@@ -153,6 +153,13 @@ struct SQLiteWriter {
             ]
         )
         usage.add(run.team, bytes: run.body.count - (known?["bytes"] ?? 0), runs: known == nil ? 1 : 0)
+        try self.run("DELETE FROM watched_service WHERE team = ? AND run = ?", [run.team, run.id.description])
+        for watched in run.watchedServices {
+            try self.run(
+                "INSERT INTO watched_service (team, run, service, time) VALUES (?, ?, ?, ?)",
+                [run.team, run.id.description, watched.service, watched.watchedNs]
+            )
+        }
         try self.run("DELETE FROM counted WHERE team = ? AND run = ?", [run.team, run.id.description])
         for fault in run.counted {
             // The fingerprint as it was written: two of them can be of one fault, and must not replace each other.

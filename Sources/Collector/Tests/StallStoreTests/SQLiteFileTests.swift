@@ -199,7 +199,7 @@ struct SQLiteFileTests {
         }
     }
 
-    @Test("Counted stalls of every earlier version stay, and the next record has them by service", arguments: 1...6)
+    @Test("Counted stalls of every earlier version stay, and the next record has them by service", arguments: 1...7)
     func countedMigration(version: Int) async throws {
         try await Samples.withDirectory { directory in
             let (path, fault) = (directory + "/stalls.db", Samples.report().fingerprint)

@@ -180,6 +180,55 @@ extension StoreContract {
         }
     }
 
+    /// It was the time of the watcher's own service: for a watched one without stalls, nobody had looked.
+    func watchersTime() async throws {
+        try await withStore { store in
+            var watcher = Self.run(startedMinutesAgo: 70, updatedMinutesAgo: 10, host: "web1", service: "stall-monitor")
+            watcher.targets = [.init(pid: 8), .init(pid: 9)]
+            let times: [(String?, Int64)] = [("redis", 2), ("redis", 3), ("mill", 7), (nil, 11)]
+            watcher.watched = times.enumerated().map { index, time in
+                var loop = RunRecord.Watched(label: "loop \(index)", watchedNs: time.1 * 60_000_000_000)
+                loop.service = time.0
+                return loop
+            }
+            let own = Self.run(startedMinutesAgo: 70, updatedMinutesAgo: 10, host: "web2", service: "redis")
+            let records = try [watcher, own].map { try Arrival(json: $0.json(), team: "a", now: Self.now) }
+            _ = try await store.insert(records)
+            func watched(_ services: [String], hosts: [String] = [], releases: [String] = []) async throws -> [Int64] {
+                var query = Self.query(days: 1)
+                (query.services, query.hosts, query.releases) = (services, hosts, releases)
+                let list = try await store.faults(query, by: .total, limit: 1)
+                let records = try await store.runs(query, after: nil, limit: 10)
+                #expect(records.count == list.runs)
+                return [(list.watchedNs + 500_000_000) / 60_000_000_000, Int64(list.runs)]
+            }
+            #expect(try await watched([]) == [23, 2])
+            #expect(try await watched(["redis"]) == [5, 2])
+            #expect(try await watched(["redis"], hosts: ["web1"]) == [5, 1])
+            #expect(try await watched(["redis"], hosts: ["web2"]) == [0, 1])
+            #expect(try await watched(["mill", "redis"]) == [12, 2])
+            #expect(try await watched(["stall-monitor"]) == [0, 1])
+            #expect(try await watched(["shop"]) == [0, 0])
+            // The releases of watched processes are not known.
+            #expect(try await watched(["redis"], releases: ["1.2"]) == [0, 0])
+            // In a part of the range, with that part.
+            var query = Self.query(days: 1)
+            (query.services, query.until) = (["mill"], Self.now.advanced(byNanoseconds: -40 * 60_000_000_000))
+            let half = try await store.faults(query, by: .total, limit: 1)
+            #expect(abs(half.watchedNs - 210_000_000_000) < 1_000_000_000)
+            // A later record replaces the one before; another team has none.
+            watcher.watched.removeLast(2)
+            watcher.updatedAt = watcher.updatedAt.advanced(byNanoseconds: 1_000_000_000)
+            _ = try await store.insert([Arrival(json: watcher.json(), team: "a", now: Self.now)])
+            #expect(try await watched(["mill"]) == [0, 0])
+            query.team = "b"
+            #expect(try await store.faults(query, by: .total, limit: 1).runs == 0)
+            let later = Self.now.advanced(byNanoseconds: 7_200_000_000_000)
+            #expect(try await store.removeOld(before: later, maximumBytes: nil) == 0)
+            #expect(try await watched(["redis"]) == [0, 0])
+        }
+    }
+
     /// A stall has another fault at its end than while it lasted.
     func changedNews() async throws {
         try await withStore { store in

@@ -70,6 +70,9 @@ struct StoreContract {
             Check("Stalls that a watcher only counted are those of the services that it watches") {
                 try await $0.watchersCounts()
             },
+            Check("The time that a watcher watched is that of the services that it watches") {
+                try await $0.watchersTime()
+            },
             Check("A stall that turns out to be of another fault makes the first one not known") {
                 try await $0.changedNews()
             },
