@@ -52,6 +52,20 @@ struct TerminalTests {
         #expect(top.contains("  redis-server  ") && !top.contains("  shop  "), "\(top)")
     }
 
+    @Test("top finds an ongoing stall by a former fingerprint of its fault that only another report has, as list does")
+    func topOfFormerFingerprint() throws {
+        var former = Sample.report()
+        former.aliases = [try #require(Fingerprint(rawValue: "v2:1111222233334444"))]
+        try fixture.store.write(former)
+        func words(_ command: [String], _ fingerprint: String) throws -> String {
+            try CommandRun(arguments: command + [fixture.path, "--fingerprint", fingerprint]).output
+        }
+        for command in [["top", "--once"], ["top", "--format", "json"], ["list", "--state", "ongoing"]] {
+            #expect(try words(command, "1111").contains("shop.Cart.total"), "\(command)")
+            #expect(try !words(command, "2222").contains("shop.Cart.total"), "\(command)")
+        }
+    }
+
     @Test("top draws over the previous screen: the process, and its stall as it grows")
     func topGrows() throws {
         let top = try RunningCommand(onTerminal: "top", fixture.path, "--every", "20ms")

@@ -183,11 +183,27 @@ extension ReportSources {
         guard let sum else { throw last }
         return sum
     }
+
+    /// The matching part of it, also by former fingerprints of faults, as other commands choose.
+    ///
+    /// - Parameter names: Returns aliases of the faults in these directories. Nil: they are read now.
+    func snapshot(
+        of selection: StallSelection,
+        names: ((Catalogs) -> FaultNames?)? = nil,
+        _ failures: inout [ReportError]
+    ) throws(ReportError) -> LiveSnapshot {
+        let whole = try snapshot(&failures)
+        // What cannot be read has been told by the snapshot.
+        let catalogs = selection.fingerprints.isEmpty ? nil : try? catalogs()
+        return whole.chosen(by: selection, names: catalogs.flatMap(names ?? { $0.faultNames(for: selection) }))
+    }
 }
 
 extension LiveSnapshot {
     /// The matching processes with their matching stalls. A stall whose report is not written yet is kept.
-    func chosen(by selection: StallSelection) -> LiveSnapshot {
+    ///
+    /// - Parameter names: Aliases of faults. Without them only a stall's own aliases are used.
+    func chosen(by selection: StallSelection, names: FaultNames? = nil) -> LiveSnapshot {
         guard !selection.isEverything else { return self }
         var chosen = self
         chosen.processes = processes.filter { row in
@@ -201,7 +217,9 @@ extension LiveSnapshot {
             )
         }
         for index in chosen.processes.indices {
-            chosen.processes[index].stalls.removeAll { $0.outline.map { !selection.includes($0) } ?? false }
+            chosen.processes[index].stalls.removeAll { stall in
+                stall.outline.map { !selection.includes($0, names: names) } ?? false
+            }
         }
         return chosen
     }

@@ -54,7 +54,7 @@ struct TopCommand: ParsableCommand {
         let terminal = colour.terminal()
         if format == .text, !once, terminal.movesCursor { return try watch() }
         var failures: [ReportError] = []
-        let snapshot = try reports.sources.snapshot(&failures).chosen(by: selection.stalls)
+        let snapshot = try reports.sources.snapshot(of: selection.stalls, &failures)
         switch format {
         case .json: try Output.writeJSON(snapshot)
         case .text: try Output.write(LiveTable(snapshot: snapshot, width: terminal.width).lines, on: terminal)

@@ -27,6 +27,8 @@ final class TopReader: Sendable {
         var nextSurvey = ContinuousClock.now
         /// The latest stalls, oldest first, what could not be read, and when they may be searched again.
         var stalls: (found: [StallOutline], failures: [ReportError], next: ContinuousClock.Instant)?
+        /// Aliases of faults, and when they may be searched again. That, too, reads every report. The selection is the same for all of a run.
+        var names: (found: FaultNames?, next: ContinuousClock.Instant)?
         var answer: Result<TopContent, any Error>?
     }
 
@@ -78,7 +80,11 @@ final class TopReader: Sendable {
     private func content(_ request: Request) throws -> TopContent {
         let sources = ReportSources(request.paths)
         var (content, failures) = (TopContent(), [ReportError]())
-        content.snapshot = try sources.snapshot(&failures).chosen(by: request.selection)
+        content.snapshot = try sources.snapshot(
+            of: request.selection,
+            names: { self.aliases(in: $0, for: request.selection) },
+            &failures
+        )
         switch request.view {
         case .live: break
         case .faults: content.faults = try faults(sources, request, &failures)
@@ -105,7 +111,7 @@ final class TopReader: Sendable {
             return known.found
         }
         let catalogs = try sources.catalogs()
-        let names = catalogs.faultNames(for: request.selection)
+        let names = aliases(in: catalogs, for: request.selection)
         var (found, unread): ([StallOutline], [ReportError]) = ([], catalogs.failures)
         for id in catalogs.stalls.suffix(Self.reach).reversed() where found.count < Self.mostStalls {
             do throws(ReportError) {
@@ -120,6 +126,16 @@ final class TopReader: Sendable {
         failures += unread
         let end = ContinuousClock.now
         state.withLock { $0.stalls = (found, unread, end + (end - start) * Self.surveyShare) }
+        return found
+    }
+
+    private func aliases(in catalogs: Catalogs, for selection: StallSelection) -> FaultNames? {
+        guard !selection.fingerprints.isEmpty else { return nil }
+        let start = ContinuousClock.now
+        if let known = state.withLock({ $0.names }), known.next > start { return known.found }
+        let found = catalogs.faultNames(for: selection)
+        let end = ContinuousClock.now
+        state.withLock { $0.names = (found, end + (end - start) * Self.surveyShare) }
         return found
     }
 
