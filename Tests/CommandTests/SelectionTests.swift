@@ -280,6 +280,25 @@ struct SelectionTests {
         #expect(!selection.includes(self.stall) && selection.includes(self.stall, names: names))
     }
 
+    @Test("a former fingerprint that only an older report has finds the later stalls of its fault, in lists and sums")
+    func olderReportWithFormerFingerprint() throws {
+        let fixture = try ReportsFixture()
+        var report = Sample.report()
+        report.aliases = [try #require(Fingerprint(rawValue: "v2:1111222233334444"))]
+        try fixture.store.write(report)
+        // An hour later.
+        (report.id, report.aliases) = (ULID(rawValue: 1 << 91), nil)
+        report.startedAt = report.startedAt.advanced(byNanoseconds: 3_600_000_000_000)
+        report.endedAt = report.endedAt?.advanced(byNanoseconds: 3_600_000_000_000)
+        try fixture.store.write(report)
+        let later = report.startedAt.advanced(byNanoseconds: -1_000_000_000)
+        for reader in [["list"], ["faults"], ["runs"], ["tail"], ["show", "latest"]] {
+            let choice = ["--fingerprint", "1111", "--since", "\(later)", fixture.path]
+            let run = try CommandRun(arguments: reader + choice)
+            #expect(run.output.contains("612ms"), "\(reader): \(run.output) \(run.errors)")
+        }
+    }
+
     @Test("if no stall of a fault matches, the note has those that were counted by its former fingerprint")
     func countedByFormerFingerprint() throws {
         let fixture = try ReportsFixture()

@@ -196,9 +196,10 @@ struct FaultSurvey {
         loose.fingerprints = []
         var filter = StallFilter(names == nil ? loose : selection, names: names)
         var seen: Set<ULID> = []
-        // A report that does not match names the counted stalls of its fault, and may say that they do not match either.
+        // A report that does not match names the counted stalls of its fault, and may say that they do not match either. It may also have the
+        // former fingerprint by which a matching one was asked for.
         var traits: [Shared<OutlineTraits>.Identity: StallOutline] = [:]
-        let traitsMatter = !counted.isEmpty || selection.until != nil
+        let traitsMatter = !counted.isEmpty || selection.until != nil || !selection.fingerprints.isEmpty
         for catalog in catalogs.all {
             failures += try catalog.forEachOutline { stall in
                 if traitsMatter { traits[Shared.Identity(stall.traits)] = stall }
