@@ -97,13 +97,13 @@ package struct WeightedStacks {
 
     /// - Parameter isBefore: Whether the report is of the earlier one of two compared sets.
     package mutating func add(_ report: StallReport, isBefore: Bool = false) {
-        let stalled = report.stacks.filter { $0.role == .stalled }
-        let parts = stalled.isEmpty ? [nil] : stalled.map(Optional.some)
-        let shares = Self.shares(of: parts, in: report.durationNs)
+        let stalled = report.stalledParts
+        let parts: [(stack: StallReport.Stack?, nanoseconds: Int64)] =
+            stalled.isEmpty ? [(nil, max(0, report.durationNs))] : stalled.map { ($0.stack, $0.nanoseconds) }
         let side: WritableKeyPath<Weight, Int64> = isBefore ? \.before : \.amount
         note(report.startedAt)
         var counted: Set<Key> = []
-        for (stack, share) in zip(parts, shares) {
+        for (stack, share) in parts {
             let key = Key(
                 label: plain(report.watched.label),
                 service: plain(report.service?.name ?? ""),
@@ -118,14 +118,6 @@ package struct WeightedStacks {
 
     private mutating func note(_ moment: Timestamp) {
         earliest = min(moment.unixNanoseconds, earliest ?? moment.unixNanoseconds)
-    }
-
-    /// The stalls' time divided in proportion to the time that each stack represents; evenly if that was not counted.
-    private static func shares(of stacks: [StallReport.Stack?], in duration: Int64) -> [Int64] {
-        let times = stacks.map { max(0, $0?.sampledNs ?? 0) }
-        let sum = Double(times.saturatingSum())
-        let parts = sum > 0 ? times.map { Double($0) / sum } : times.map { _ in 1 / Double(times.count) }
-        return parts.map { Int64(saturating: Double(duration) * $0) }
     }
 
     private mutating func callNumbers(of stack: StallReport.Stack, _ modules: [StallReport.Module]) -> [Int] {

@@ -28,11 +28,14 @@ struct StackFormatTests {
         #expect(profiles.map { $0["name"] as? String } == ["mail: main", "shop: main"])
     }
 
-    @Test("Without counts each stack has the same weight; an absurd count has none and does not trap")
+    @Test("Without times the number of captures is the weight, as on pages; an absurd time has none and does not trap")
     func uncounted() throws {
         let (one, other) = (ExportSample.frame("one"), ExportSample.frame("other"))
         let even = try ExportSample.text(.collapsed, [ExportSample.report([([one], nil), ([other], nil)])])
         #expect(even == "shop: main;one 300000\nshop: main;other 300000\n")
+        var counted = ExportSample.report([([one], nil), ([other], nil)])
+        counted.stacks[0].count = 3
+        #expect(try ExportSample.text(.collapsed, [counted]) == "shop: main;one 450000\nshop: main;other 150000\n")
         let absurd = ExportSample.report(
             [([one], -5), ([other], Int64.max / 1_000_000)],
             milliseconds: Int64.max / 1_000_000

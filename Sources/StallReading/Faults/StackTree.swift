@@ -48,22 +48,15 @@ public struct StackTree: Sendable {
         }
     }
 
-    /// Adds the stalled thread's stacks of a report, its duration divided by the time that each represents, as exports do. If
-    /// that was not counted, by their sample counts: samples are not taken at equal intervals.
+    /// Adds the stalled thread's stacks of a report, each with its part of the stall's time, as exports do.
     public mutating func add(_ report: StallReport) {
-        let stacks = report.stacks.filter { $0.role == .stalled }
-        if stacks.isEmpty {
+        let parts = report.stalledParts
+        if parts.isEmpty {
             let weight = max(1, report.durationNs)
             nodes[0].weight = nodes[0].weight.addingSaturated(weight)
             return addWithoutStack(weight)
         }
-        let times = stacks.map { max(0, $0.sampledNs ?? 0) }
-        let parts = times.contains { $0 > 0 } ? times : stacks.map { Int64(max(1, $0.count)) }
-        let sum = Double(max(1, parts.saturatingSum()))
-        for (stack, part) in zip(stacks, parts) {
-            let share = Double(part) / sum
-            add(stack, modules: report.modules, weight: Int64(saturating: Double(max(1, report.durationNs)) * share))
-        }
+        for part in parts { add(part.stack, modules: report.modules, weight: part.nanoseconds) }
     }
 
     private mutating func child(

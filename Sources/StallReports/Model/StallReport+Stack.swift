@@ -183,6 +183,23 @@ extension StallReport.Stack {
     }
 }
 
+extension StallReport {
+    /// The stacks of the stalled thread, each with its part of the stall's time. Empty without a stack.
+    ///
+    /// The parts are as long as the times that the stacks' captures represent, and not as many as the captures: these do not come at equal
+    /// intervals. If no time was counted, as in reports of other writers, the captures are: they are all that is known of how long a stack was
+    /// there. Whatever merges stacks uses this, so that a stack is equally wide on all pages and in all exported formats.
+    package var stalledParts: [(stack: Stack, nanoseconds: Int64)] {
+        let stalled = stacks.filter { $0.role == .stalled }
+        let times = stalled.map { max(0, $0.sampledNs ?? 0) }
+        let weights = times.contains { $0 > 0 } ? times : stalled.map { Int64(clamping: max(1, $0.count)) }
+        let sum = Double(max(1, weights.saturatingSum()))
+        return zip(stalled, weights).map { stack, weight in
+            (stack, Int64(saturating: Double(max(0, durationNs)) * (Double(weight) / sum)))
+        }
+    }
+}
+
 extension StallReport.Frame {
     /// Where the function begins, or the frame's own place if that is unknown: in the module's file, without a module in memory.
     package var functionStart: Address {
