@@ -149,7 +149,7 @@ extension Baseline {
         var seen: Set<Alike> = []
         for occurrence in occurrences {
             let all = names.all(of: occurrence.fingerprint)
-            let name = all.min { $0.rawValue < $1.rawValue } ?? occurrence.fingerprint
+            let name = names.firstName(of: occurrence.fingerprint)
             var fault =
                 faults[name]
                 ?? Fault(

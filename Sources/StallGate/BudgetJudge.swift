@@ -8,10 +8,11 @@ struct BudgetJudge {
     /// Stalls that no limit is for, although the budget has limits.
     private(set) var unlimited: [Occurrence] = []
     private let runs: [RunRecord]
+    private let names: FaultNames
 
     /// - Parameter occurrences: Stalls that no allowance covers.
     init(_ budget: Budget, _ occurrences: some Collection<Occurrence>, _ runs: [RunRecord], _ names: FaultNames) {
-        self.runs = runs
+        (self.runs, self.names) = (runs, names)
         let (groups, rest) = Self.grouped(occurrences, by: budget.rules, names)
         let areLimited = budget.limits.limitsStalls
         if !areLimited, !budget.rules.isEmpty || budget.limits.limitsTurns { unlimited = rest }
@@ -135,13 +136,13 @@ struct BudgetJudge {
                 rule.severity == .warning ? .warning : .error,
                 budget: rule.name.isEmpty ? nil : rule.name,
                 message: message,
-                faults: Self.worstFirst(group, kind)
+                faults: worstFirst(group, kind)
             )
         )
     }
 
     /// The faults by what each contributed to exceeding the limit: stalls, blocked time, or a stall that was too long.
-    private static func worstFirst(_ group: some Collection<Occurrence>, _ kind: Finding.Rule) -> [Fingerprint] {
+    private func worstFirst(_ group: some Collection<Occurrence>, _ kind: Finding.Rule) -> [Fingerprint] {
         var weights: [Fingerprint: Int64] = [:]
         for occurrence in group {
             let known = weights[occurrence.fingerprint] ?? 0
@@ -152,7 +153,8 @@ struct BudgetJudge {
                 default: max(known, occurrence.longestNs)
                 }
         }
-        return weights.sorted { ($1.value, $0.key.rawValue) < ($0.value, $1.key.rawValue) }.map(\.key)
+        let isSum = [.stallCount, .stallRate, .blockedShare].contains(kind)
+        return names.greatestFirst(weights) { isSum ? $0.addingSaturated($1) : max($0, $1) }
     }
 
     private static func expired(_ allowance: Allowance) -> Finding {

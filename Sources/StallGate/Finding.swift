@@ -180,7 +180,8 @@ extension GateResult {
             first.durationNs >= second.durationNs ? first : second
         }
         let known = { (name: Fingerprint) in
-            stalls[name] ?? names.all(of: name).lazy.compactMap { stalls[$0] }.first ?? examples[name]
+            let all = [name] + names.all(of: name).sorted { $0.rawValue < $1.rawValue }
+            return all.lazy.compactMap { stalls[$0] }.first ?? all.lazy.compactMap { examples[$0] }.first
         }
         let all =
             doubts.map { GateRemark(level: .error, rule: "cannot_judge", message: $0.description) }
@@ -212,20 +213,20 @@ extension GateResult {
         }
     }
 
-    /// Allowed faults, each once: by a report, or by its counts if no allowed stall of it has one.
+    /// Allowed faults, each once, whatever names it is known by: by a report, or by its counts if no allowed stall of it has one.
     private func excused(_ known: (Fingerprint) -> StallOutline?) -> [GateRemark] {
         var seen: Set<Fingerprint> = []
-        let reported = allowed.filter { seen.insert($0.fingerprint).inserted }
+        let reported = allowed.filter { seen.insert(names.firstName(of: $0.fingerprint)).inserted }
         let (names, reportedFaults) = (names, seen)
-        let silent = allowedCountedOnly.filter { reportedFaults.isDisjoint(with: names.all(of: $0.fingerprint)) }
-        // Each run counts on its own.
-        let counted = Dictionary(silent.map { ($0.fingerprint, $0) }) { sum, more in
+        let silent = allowedCountedOnly.filter { !reportedFaults.contains(names.firstName(of: $0.fingerprint)) }
+        // Each run counts on its own, and may know the fault by a former name.
+        let counted = Dictionary(silent.map { (names.firstName(of: $0.fingerprint), $0) }) { sum, more in
             var sum = sum
             sum.repeats = sum.repeats.joined(by: more.repeats)
             return sum
         }
         return reported.map { excused($0.fingerprint, Self.line($0), $0.place) }
-            + silent.filter { seen.insert($0.fingerprint).inserted }.compactMap { counted[$0.fingerprint] }.map {
+            + silent.map { names.firstName(of: $0.fingerprint) }.once.compactMap { counted[$0] }.map {
                 excused($0.fingerprint, line($0), known($0.fingerprint)?.place)
             }
     }
@@ -244,6 +245,25 @@ extension GateResult {
             place: place,
             excuse: excuse ?? "allowed by the command line, or switched off by the budget"
         )
+    }
+}
+
+extension FaultNames {
+    /// One of the fingerprints of a fault, the same one whichever of them is given: to sum by.
+    func firstName(of fingerprint: Fingerprint) -> Fingerprint {
+        all(of: fingerprint).min { $0.rawValue < $1.rawValue } ?? fingerprint
+    }
+
+    /// The faults by their sums, the greatest first, each by the first of those of its names that have one.
+    ///
+    /// - Parameter join: Joins the sums of a fault that has several names.
+    func greatestFirst(_ sums: [Fingerprint: Int64], joining join: (Int64, Int64) -> Int64) -> [Fingerprint] {
+        var faults: [Fingerprint: (name: Fingerprint, sum: Int64)] = [:]
+        for (name, sum) in sums.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
+            let known = faults[firstName(of: name)]
+            faults[firstName(of: name)] = (known?.name ?? name, known.map { join($0.sum, sum) } ?? sum)
+        }
+        return faults.values.sorted { ($1.sum, $0.name.rawValue) < ($0.sum, $1.name.rawValue) }.map(\.name)
     }
 }
 

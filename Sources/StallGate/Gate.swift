@@ -73,7 +73,7 @@ public enum Gate {
             fault.example.map { (fault.fingerprint, $0) }
         }
         result.examples = Dictionary(examples) { first, _ in first }
-        if baseline == nil { result.unlimited = GateResult.Unlimited(judged.unlimited) }
+        if baseline == nil { result.unlimited = GateResult.Unlimited(judged.unlimited, names) }
         if let baseline {
             let chosen = Set(overview.runs.map(\.id))
             // Other runs may be those that it is compared with.
@@ -230,12 +230,12 @@ extension Gate {
         result.repeats = repeats.count
         // A run without a record would not show in the sum of all, and faults of several runs that an allowance fits not in each.
         result.doubts = (each.flatMap(\.doubts) + together.doubts).once
-        result.findings = often(each.map(\.findings)) + together.findings.filter(\.rule.isOfBaseline)
+        result.findings = often(each.map(\.findings), together.names) + together.findings.filter(\.rule.isOfBaseline)
         return result
     }
 
     /// Merges equal findings of several runs into one that says how often it occurred.
-    private static func often(_ runs: [[Finding]]) -> [Finding] {
+    private static func often(_ runs: [[Finding]], _ names: FaultNames) -> [Finding] {
         struct Key: Hashable {
             let rule: Finding.Rule
             let budget: String?
@@ -254,7 +254,8 @@ extension Gate {
             guard let all = found[key], var finding = all.first else { return nil }
             let isReal = all.count * 2 > runs.count
             if finding.severity == .error, !isReal { finding.severity = .doubtful }
-            finding.faults = all.flatMap(\.faults).once
+            var seen: Set<Fingerprint> = []
+            finding.faults = all.flatMap(\.faults).filter { seen.insert(names.firstName(of: $0)).inserted }
             if finding.rule != .expiredAllowance {
                 finding.message += " (in \(all.count) of \(runs.count) runs\(isReal ? "" : ": it comes and goes"))"
             }

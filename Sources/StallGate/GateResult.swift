@@ -106,13 +106,14 @@ extension GateResult {
         /// Those with most stalls first.
         let faults: [Fingerprint]
 
-        init?(_ occurrences: [Occurrence]) {
-            var counts: [Fingerprint: Int] = [:]
+        init?(_ occurrences: [Occurrence], _ names: FaultNames) {
+            var counts: [Fingerprint: Int64] = [:]
             for occurrence in occurrences {
-                counts[occurrence.fingerprint] = (counts[occurrence.fingerprint] ?? 0).addingSaturated(occurrence.count)
+                let known = counts[occurrence.fingerprint] ?? 0
+                counts[occurrence.fingerprint] = known.addingSaturated(Int64(clamping: occurrence.count))
             }
-            count = counts.values.saturatingSum()
-            faults = counts.sorted { ($1.value, $0.key.rawValue) < ($0.value, $1.key.rawValue) }.map(\.key)
+            count = Int(clamping: counts.values.saturatingSum())
+            faults = names.greatestFirst(counts) { $0.addingSaturated($1) }
             if count == 0 { return nil }
         }
 
@@ -243,9 +244,7 @@ extension GateResult {
     ) -> [String] {
         var (faults, known): ([Fingerprint: FaultSum], [Fingerprint: Fingerprint]) = ([:], [:])
         for stall in stalls {
-            let name =
-                known[stall.fingerprint] ?? names.all(of: stall.fingerprint).min { $0.rawValue < $1.rawValue }
-                ?? stall.fingerprint
+            let name = known[stall.fingerprint] ?? names.firstName(of: stall.fingerprint)
             known[stall.fingerprint] = name
             faults[name, default: FaultSum(stall)].add(stall)
         }
@@ -257,13 +256,15 @@ extension GateResult {
         left > 0 ? ["… \(quantity(left, "more fault")); 'stall-monitor faults' shows all"] : []
     }
 
-    /// The functions that stalled, if a finding says so of something. There may be a million stalls.
+    /// The functions that stalled, by all names of their faults, if a finding says so of something. There may be a million stalls.
     private var culpritsByFault: [Fingerprint: String] {
         let isNamed = ruleFindings.contains { !$0.faults.isEmpty && !$0.rule.isOfBaseline }
         guard isNamed || unlimited != nil else { return [:] }
         let known = counted.oncePerTraits + examples.values
         let named = known.filter { $0.culpritName != nil } + known
-        return Dictionary(named.map { ($0.fingerprint, Self.culprit($0)) }) { first, _ in first }
+        let exact = named.map { ($0.fingerprint, Self.culprit($0)) }
+        let others = named.flatMap { stall in names.all(of: stall.fingerprint).map { ($0, Self.culprit(stall)) } }
+        return Dictionary(exact + others) { first, _ in first }
     }
 
     /// The function that stalled, for display.

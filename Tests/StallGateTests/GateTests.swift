@@ -99,6 +99,37 @@ struct GateTests {
         #expect(reported.components(separatedBy: "| allowed |").count == 2 && reported.contains("612ms"), "\(reported)")
     }
 
+    @Test("a fault with a former name that was only counted under both is in SARIF and Markdown once, allowed or not")
+    func countedOnlyUnderTwoNames() throws {
+        let former = try #require(Fingerprint(rawValue: "v2:bbbb000000000000"))
+        var report = Sample.report(fingerprint: "v2:aaaa000000000000")
+        report.aliases = [former]
+        report.culprit?.file = "/srv/Cart.swift"
+        report.culprit?.line = 12
+        var contents = ReportReader.Contents()
+        contents.runs = [former, report.fingerprint].map { name in
+            var run = Sample.run()
+            run.repeated = [.init(fingerprint: name, repeats: repeats(3), label: "main")]
+            return run
+        }
+        // The report, which alone has both names, is not in the chosen time.
+        let chosen = ReportReader.Overview(contents)
+        contents.reports = [report]
+        let whole = ReportReader.Overview(contents)
+        func results(_ budget: Budget) throws -> (sarif: String, page: String, text: String) {
+            let result = Gate.judge(.success(chosen), by: budget, against: nil, outOf: whole)
+            let sarif = String(decoding: try result.sarif(sourceRoot: "/srv", version: "1"), as: UTF8.self)
+            return (sarif, result.markdown(sourceRoot: "/srv"), result.text)
+        }
+        let allowed = try results(Budget(maxStalls: 0, allowed: [try #require(FingerprintPrefix("v2:aaaa"))]))
+        #expect(allowed.sarif.components(separatedBy: #""ruleId":"allowed""#).count == 2, "\(allowed.sarif)")
+        #expect(allowed.page.components(separatedBy: "| allowed |").count == 2, "\(allowed.page)")
+        #expect(allowed.sarif.contains("6 only counted"), "\(allowed.sarif)")
+        let over = try results(Budget(maxStalls: 0))
+        #expect(over.sarif.components(separatedBy: #""ruleId":"stall_count""#).count == 2, "\(over.sarif)")
+        #expect(over.sarif.contains("shop.Cart.total() stalled") && !over.sarif.contains("among others"), "\(over.sarif)")
+    }
+
     @Test("a fault is allowed by its name or an earlier one, in reports and where it was only counted")
     func aliases() throws {
         let before = try #require(Fingerprint(rawValue: "v2:aaaa000000000000"))
