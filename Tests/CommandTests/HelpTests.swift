@@ -61,6 +61,12 @@ struct HelpTests {
         #expect(text.contains("the token in $STALL_MONITOR_TOKEN or in the file that $STALL_MONITOR_TOKEN_FILE names"))
     }
 
+    @Test("it says whether --warm-up or a configuration file decides")
+    func warmUp() throws {
+        let text = try help("gate run").joined(separator: " ").split(separator: " ").joined(separator: " ")
+        #expect(text.contains("replaces a 'startupGraceMilliseconds' of their configuration file, also a longer one"))
+    }
+
     @Test("ship, which keeps no index, has no option for one")
     func noIndex() throws {
         let text = try help("ship").joined(separator: "\n")

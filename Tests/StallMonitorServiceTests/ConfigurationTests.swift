@@ -35,6 +35,17 @@ struct ConfigurationTests {
         #expect(read.health == .init(port: 0))
     }
 
+    @Test("The warm-up of 'gate run' replaces the grace of a file, whichever is longer", arguments: [0, 1000, 9000])
+    func warmUp(milliseconds: Int) async throws {
+        let variable = StallMonitor.Configuration.startupGraceVariable
+        let config = ConfigReader(providers: [
+            EnvironmentVariablesProvider(environmentVariables: [variable: "\(milliseconds)"]),
+            InMemoryProvider(values: ["stallMonitor.startupGraceMilliseconds": 5000]),
+        ])
+        let read = try await StallMonitor.Configuration(config: config.scoped(to: "stallMonitor"))
+        #expect(read.startupGrace == .milliseconds(milliseconds))
+    }
+
     @Test("Values that change while they are read are all the new ones")
     func changedMeanwhile() async throws {
         let provider = MutableInMemoryProvider(initialValues: ["tickMilliseconds": 20, "ticks": 3])

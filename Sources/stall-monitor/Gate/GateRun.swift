@@ -22,7 +22,9 @@ struct GateRunCommand: ParsableCommand {
             The command gets an empty report directory in $STALL_MONITOR_DIRECTORY; monitors in it, or in any process that it \
             starts, report there. If none does within a second, or within the warm-up if that is longer, its processes are \
             watched from outside, as by 'stall-monitor watch --follow'. Stalls in the warm-up do not count: monitors in the \
-            command read its length from $STALL_MONITOR_STARTUP_GRACE_MILLISECONDS when they start.
+            command read its length from $STALL_MONITOR_STARTUP_GRACE_MILLISECONDS when they start. It replaces a \
+            'startupGraceMilliseconds' of their configuration file, also a longer one. Of a 'startupGrace' that is set in code, \
+            the longer counts.
 
             Each run is judged by the budget separately: a limit exceeded in more than half of the runs is over budget; in fewer \
             runs it is intermittent, which is inconclusive. All runs together are compared with the baseline. The verdict goes to \
@@ -46,7 +48,7 @@ struct GateRunCommand: ParsableCommand {
 
     @Option(
         parsing: .unconditional,
-        help: ArgumentHelp("Ignore stalls for this long after each start, up to an hour: 2s.", valueName: "length")
+        help: ArgumentHelp("Ignore stalls for this long after each start, up to an hour: 2s. It replaces a length in a configuration file.", valueName: "length")
     )
     var warmUp: DurationText?
 
@@ -107,7 +109,7 @@ struct GateRunCommand: ParsableCommand {
         do {
             var watching = WatchOptions(followsChildren: true)
             watching.takesPollsForLoops = polls.mainLoop
-            return try GateRun(command, try folder.next(), watching, warmUp: warmUp?.nanoseconds ?? 0, signals)
+            return try GateRun(command, try folder.next(), watching, warmUp: warmUp?.nanoseconds, signals)
         } catch {
             if keep == nil, folder.runs == 1 { folder.remove() }
             throw error
@@ -166,17 +168,17 @@ struct GateRun {
         _ command: [String],
         _ folder: String,
         _ watching: WatchOptions,
-        warmUp: Int64,
+        warmUp: Int64?,
         _ signals: WatchSignals
     ) throws {
         self.signals = signals
         own = ReportReader(path: "\(folder)/inside")
         outside = ReportReader(path: "\(folder)/outside")
-        grace = max(.seconds(1), .nanoseconds(warmUp))
+        grace = max(.seconds(1), .nanoseconds(warmUp ?? 0))
         // The command may change its working directory. No other thread exists yet that could read the environment.
         unsafe setenv(ReportDirectory.environmentVariable, "\(ReportTree.resolved(folder))/inside", 1)
-        if warmUp > 0 {
-            // Rounded up: 0 would be no warm-up.
+        if let warmUp {
+            // Rounded up: 0 is no warm-up, even if a configuration file has one.
             let milliseconds = (warmUp + 999_999) / 1_000_000
             unsafe setenv(StallMonitor.Configuration.startupGraceVariable, "\(milliseconds)", 1)
         }
