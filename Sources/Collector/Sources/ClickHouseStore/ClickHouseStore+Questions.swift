@@ -123,27 +123,41 @@ extension ClickHouseStore {
     ) async throws -> [StoredReport] {
         var search = StallSearch(self, query, .earliest)
         search.bound = last
-        let stalls = try await search.found(limit)
-        guard !stalls.isEmpty else { return [] }
-        let days = Set(stalls.map { Hours.day($0.startedAt.sinceEpoch) }).sorted()
-        let bodies = try await bodies(
-            of: stalls.map(\.id.description),
-            "report",
-            """
-            FROM \(table("body")) FINAL
-            WHERE team = \(SQLLiteral.text(query.team)) AND day IN \(SQLLiteral.list(days))
-            """
-        )
-        let packed = stalls.compactMap { stall in bodies[stall.id.description].map { (place: stall.place, body: $0) } }
-        return try DocumentPage.first(of: packed, size: \.json.count) {
-            StoredReport(place: $0.place, json: try unpacked($0.body))
+        while true {
+            let stalls = try await search.found(limit)
+            guard !stalls.isEmpty else { return [] }
+            let days = Set(stalls.map { Hours.day($0.startedAt.sinceEpoch) }).sorted()
+            let (asked, bodies) = try await bodies(
+                of: stalls.map(\.id.description),
+                "report",
+                """
+                FROM \(table("body")) FINAL
+                WHERE team = \(SQLLiteral.text(query.team)) AND day IN \(SQLLiteral.list(days))
+                """
+            )
+            let packed = stalls.compactMap { stall in
+                bodies[stall.id.description].map { (place: stall.place, body: $0) }
+            }
+            // All of these were removed meanwhile. That does not mean that there are no more.
+            if packed.isEmpty, asked > 0 {
+                search.bound = stalls[asked - 1].place
+                continue
+            }
+            return try DocumentPage.first(of: packed, size: \.json.count) {
+                StoredReport(place: $0.place, json: try unpacked($0.body))
+            }
         }
     }
 
     /// The packed documents of the first of these ids, as many as fit into a page.
     ///
     /// - Parameter rows: Where they are, without a condition for the ids.
-    private func bodies(of ids: [String], _ column: String, _ rows: String) async throws -> [String: [UInt8]] {
+    /// - Returns: The number of these ids, and the documents that are there.
+    private func bodies(
+        of ids: [String],
+        _ column: String,
+        _ rows: String
+    ) async throws -> (asked: Int, found: [String: [UInt8]]) {
         func ask(_ value: String, _ ids: [String]) async throws -> [TabbedAnswer.Row] {
             try await self.ask(["id", value], "\(rows) AND id IN \(SQLLiteral.list(ids))")
         }
@@ -151,26 +165,36 @@ extension ClickHouseStore {
         let sizes = try await ask("length(\(column))", ids).map { ($0.text(0), Int(try $0.number(1))) }
         let sizeOf = Dictionary(sizes) { first, _ in first }
         let first = DocumentPage.first(of: ids, size: { sizeOf[$0] ?? 0 }) { $0 }
-        return Dictionary(try await ask(column, first).map { ($0.text(0), $0.bytes(1)) }) { first, _ in first }
+        let found = try await ask(column, first).map { ($0.text(0), $0.bytes(1)) }
+        return (first.count, Dictionary(found) { first, _ in first })
     }
 
     /// Reads the greatest version of each run record, in pages of limited size.
     public func runs(_ query: StallQuery, after last: ULID?, limit: Int) async throws -> [StoredRun] {
         let filter = SQLCondition.runs(query)
         let team = "team = \(SQLLiteral.text(query.team))"
-        let ids = try await ask(
-            ["id"],
-            """
-            FROM \(table("run")) FINAL WHERE \(team) AND id > \(SQLLiteral.text(last?.description ?? "")) AND \(filter.sql)
-                AND \(runCondition(range(query))) ORDER BY id LIMIT \(max(0, limit))
-            """
-        ).map { $0.text(0) }
-        guard !ids.isEmpty else { return [] }
-        let bodies = try await bodies(of: ids, "body", "FROM \(table("run")) FINAL WHERE \(team)")
-        let packed = ids.compactMap { id in ULID(id).flatMap { id in bodies[id.description].map { (id: id, body: $0) } }
-        }
-        return try DocumentPage.first(of: packed, size: \.json.count) {
-            StoredRun(id: $0.id, json: try unpacked($0.body))
+        var after = last?.description ?? ""
+        while true {
+            let ids = try await ask(
+                ["id"],
+                """
+                FROM \(table("run")) FINAL WHERE \(team) AND id > \(SQLLiteral.text(after)) AND \(filter.sql)
+                    AND \(runCondition(range(query))) ORDER BY id LIMIT \(max(0, limit))
+                """
+            ).map { $0.text(0) }
+            guard !ids.isEmpty else { return [] }
+            let (asked, bodies) = try await bodies(of: ids, "body", "FROM \(table("run")) FINAL WHERE \(team)")
+            let packed = ids.compactMap { id in
+                ULID(id).flatMap { id in bodies[id.description].map { (id: id, body: $0) } }
+            }
+            // As with reports.
+            if packed.isEmpty, asked > 0 {
+                after = ids[asked - 1]
+                continue
+            }
+            return try DocumentPage.first(of: packed, size: \.json.count) {
+                StoredRun(id: $0.id, json: try unpacked($0.body))
+            }
         }
     }
 

@@ -265,6 +265,46 @@ struct ClickHouseClientTests {
         #expect(done.count == 1 && done.allSatisfy { $0.contains("red\t") }, "\(server.statements)")
     }
 
+    @Test("Documents that are removed while they are read do not end the list", .timeLimit(.minutes(1)))
+    func removedDocuments() async throws {
+        let reports = [2.0, 1.0].map { StoreContract.report(hoursAgo: $0) }
+        let stalls = try reports.compactMap { report in
+            if case .stall(let stall) = try StoreContract.arrival(report) { stall } else { nil }
+        }
+        let (gone, left) = (stalls[0], stalls[1])
+        let server = try await StatementServer { statement in
+            let isLast = statement.contains("id > '\(gone.id)'")
+            let last = statement.contains("id > '\(left.id)'")
+            let listed = last ? [] : isLast ? [left] : stalls
+            let rows: [[String]]
+            if statement.hasPrefix("SELECT toInt64(hour), id, started") {
+                rows = listed.map { ["\(Hours.hour($0.startedNs))", "\($0.id)", "\($0.startedNs)"] }
+            } else if statement.hasPrefix("SELECT id, fingerprint") {
+                rows = listed.filter { statement.contains("\($0.id)") }.map { stall in
+                    let numbers = [stall.startedNs, stall.durationNs, stall.version].map { "\($0)" }
+                    let names = [stall.verdict, stall.service, stall.release, stall.host, stall.label, stall.culprit]
+                    return ["\(stall.id)", stall.fingerprint] + numbers + names
+                }
+            } else if statement.hasPrefix("SELECT id, '.' FROM db.run") {
+                rows = listed.prefix(1).map { ["\($0.id)"] }
+            } else if statement.hasPrefix("SELECT id, ") {
+                let body = Data(left.body).base64EncodedString()
+                let value = statement.contains("length(") ? "\(body.utf8.count)" : body
+                rows = statement.contains("\(left.id)") ? [["\(left.id)", value]] : []
+            } else {
+                rows = statement.hasPrefix("SELECT") ? [["4"]] : []
+            }
+            return (.ok, rows.map { ($0 + [".\n"]).joined(separator: "\t") }.joined())
+        }
+        let store = try await ClickHouseStore(try ClickHouseAddress("clickhouse://127.0.0.1:\(server.port)/db"))
+        let page = try await store.reports(StoreContract.query(), after: nil, limit: 1)
+        #expect(page.map(\.place.id) == [left.id])
+        #expect(try await store.reports(StoreContract.query(), after: page.last?.place, limit: 1).isEmpty)
+        let runs = try await store.runs(StoreContract.query(), after: nil, limit: 1)
+        #expect(runs.map(\.id) == [left.id])
+        #expect(try await store.runs(StoreContract.query(), after: left.id, limit: 1).isEmpty)
+    }
+
     @Test("If a server refuses to drop a day, the other tables' days are dropped, and sums are made")
     func refusedDrop() async throws {
         let server = try await StatementServer { statement in
