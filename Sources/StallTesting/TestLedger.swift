@@ -37,6 +37,8 @@ struct TestScope: Sendable {
     let began: Timestamp
     /// Nil while it is running.
     var ended: Timestamp?
+    /// The test case of XCTest that ran when it began. Nil for a test case itself, and for tests of Swift Testing.
+    var ofCase: Int?
 
     /// The part of a stall that overlaps with the scope, in nanoseconds. A stall that is not over lasts at least until the scope's
     /// end: scopes are judged when all stalls that ended before are reported. It is at most the stall's length without excluded time,
@@ -119,13 +121,15 @@ final class TestLedger: Sendable {
         return state.withLock { state in
             state.last += 1
             state.open.insert(state.last)
-            if place.isCase { state.runningCase = state.last }
+            // One that did not end leaves nothing to the next one.
+            if place.isCase { (state.runningCase, state.leftToCase) = (state.last, []) }
             state.scopes[state.last] = TestScope(
                 number: state.last,
                 place: place,
                 limit: limit,
                 task: task,
-                began: .now()
+                began: .now(),
+                ofCase: place.isCase ? nil : state.runningCase
             )
             return state.last
         }
@@ -176,12 +180,15 @@ final class TestLedger: Sendable {
     /// - Returns: What the caller has to report.
     private func leave(_ verdicts: [StallVerdict], toCaseOf scope: TestScope) -> [StallVerdict] {
         let parts = takeVerdicts(ofPartsOf: scope.number)
-        let isLeft = state.withLock { state in
-            guard state.runningCase != nil else { return false }
-            state.leftToCase += verdicts
-            return true
+        let running = state.withLock { state in
+            if let running = state.runningCase, scope.ofCase == running { state.leftToCase += verdicts }
+            return state.runningCase
         }
-        guard !isLeft else { return [] }
+        if let running {
+            // A task that its test case did not await: the case that runs now is not to blame.
+            if scope.ofCase != running { for verdict in verdicts { TestMonitor.say(verdict.text) } }
+            return []
+        }
         let told = Set(parts.filter(\.isFailure).map(\.stall.id))
         return parts + verdicts.filter { !told.contains($0.stall.id) }
     }

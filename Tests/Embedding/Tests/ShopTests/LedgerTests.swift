@@ -149,6 +149,32 @@ import Testing
         #expect(found.last.map(Set.init) == [stall.id, other.id] && found.last?.count == 2)
     }
 
+    /// The next one failed.
+    @Test func passesWithoutAFailureForATestCaseByAPartOfTheOneBefore() async throws {
+        func begin(_ name: String) async -> Int {
+            let place = TestPlace(name: name, file: nil, isCase: true)
+            return await Task.detached { [ledger] in ledger.begin(place, limit: .zero) }.value
+        }
+        func judge(_ number: Int) -> [StallAttribution] {
+            ledger.end(number)
+            return ledger.judge(number, "").map(\.origin)
+        }
+        let first = await begin("testTotal()")
+        // Its task goes on without it.
+        let part = ledger.begin(TestPlace(name: "testTotal()", file: nil), limit: .zero)
+        #expect(judge(first) == [])
+        let second = await begin("testOther()")
+        var stall = stall(isOver: false)
+        stall.startedAt = .now().advanced(byNanoseconds: -1_000_000_000)
+        stall.cause.evidence = .init(runDelayNs: 0, windowNs: 400_000_000)
+        stall.stacks = [.init(thread: .init(id: 1), capturedAt: .now(), frames: [.init(address: Address(1))])]
+        let task = UInt64(try #require(TestScope.currentTask))
+        stall.stacks[0].async = .init(from: 0, frames: [], ends: .task, task: task)
+        ledger.note(stall)
+        #expect(judge(part) == [])
+        #expect(judge(second) == [])
+    }
+
     @Test func passesWithoutStallsThatNoTestCanHave() async {
         ledger.note(stall(isOver: true))
         #expect(ledger.count == 0)
