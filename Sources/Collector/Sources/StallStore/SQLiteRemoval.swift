@@ -38,10 +38,11 @@ struct SQLiteRemoval {
     }
 
     private func removeStalls(before end: Int64, _ limit: Int, _ usage: inout SQLiteUsage) throws -> Int {
+        // In a file that was recovered from a damaged one, reports may be missing: their stalls are removed, too.
         let rows = try Row.fetchAll(
             database,
             sql: """
-                SELECT number, length(report) AS bytes FROM stall JOIN body USING (number)
+                SELECT number, coalesce(length(report), 0) AS bytes FROM stall LEFT JOIN body USING (number)
                 WHERE team = ? AND started < ? ORDER BY started LIMIT ?
                 """,
             arguments: [team, end, limit]

@@ -107,6 +107,23 @@ struct SQLiteRemovalTests {
         }
     }
 
+    @Test(
+        "Stalls whose reports are missing, as in a recovered file, are removed like others",
+        .timeLimit(.minutes(1)),
+        arguments: [true, false]
+    )
+    func recovered(byAge: Bool) async throws {
+        try await Samples.withStore { store in
+            let reports = (0..<20).map { Samples.report(minutesAgo: 600 + $0) }
+            _ = try await Samples.insert(reports, into: store)
+            try await store.database.write { try $0.execute(sql: "DELETE FROM body") }
+            // By size it went on for ever: it found the oldest one again and again, and could not remove it.
+            let moment = byAge ? Samples.now : Timestamp(seconds: 0)
+            #expect(try await store.removeOld(before: moment, maximumBytes: byAge ? nil : 1) == reports.count)
+            #expect(try await store.size().stalls == 0)
+        }
+    }
+
     @Test("Names of faults without any records left are removed")
     func names() async throws {
         try await Samples.withStore { store in
