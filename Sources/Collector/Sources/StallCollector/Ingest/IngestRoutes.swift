@@ -68,6 +68,8 @@ struct IngestRoutes {
         // This comes before the first byte of the body is read.
         let expected = try expectedBytes(request)
         guard let share = budget.share(ofBody: expected, team: caller.team) else { throw overload("memory") }
+        // Also after its last use: until the records are on the disk.
+        defer { withExtendedLifetime(share) {} }
         context.invite(bodyOf: request)
         let body = try await collect(request)
         // If the head announces no size, the body is usually much smaller than the largest permitted one.
