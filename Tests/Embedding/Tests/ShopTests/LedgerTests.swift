@@ -145,8 +145,8 @@ import Testing
             ledger.end(number)
             return ledger.judge(number, "").map(\.stall.id)
         }
-        #expect(found.dropLast().allSatisfy(\.isEmpty))
-        #expect(found.last.map(Set.init) == [stall.id, other.id] && found.last?.count == 2)
+        #expect(found.dropLast() == [[], [], []])
+        #expect(found.last?.sorted() == [stall.id, other.id].sorted())
     }
 
     /// The next one failed.
