@@ -197,6 +197,32 @@ struct TopStateTests {
         #expect(self.state(.character("l"), .character("s")).stallOrder == .duration)
     }
 
+    @Test("what was read for a page or an order that keys have changed meanwhile is not shown under the new one's name")
+    func overtaken() {
+        let (first, second) = (runs[0], runs[1])
+        var read = TopContent(snapshot: LiveSnapshot(at: Sample.start, processes: []))
+        read.page = ["page of the first"]
+        read.pageOf = TopContent.Page(row: first, showsFlame: false)
+        let open = state(.enter)
+        #expect(open.page == first && read.shown(in: open, after: TopContent()).page == read.page)
+        // Back, and into the second row's page, which has not been read.
+        let other = state(.enter, .character("q"), .down, .enter)
+        #expect(other.page == second && read.shown(in: other, after: TopContent()).page == nil)
+        #expect(read.shown(in: state(), after: read).page == nil)
+        // The stacks stay until the flame graph is read.
+        let flame = state(.enter, .character("f"))
+        let late = read.shown(in: flame, after: read)
+        #expect(late.page == read.page && late.pageOf != flame.wantedPage)
+        let stalls = (1...3).map { number in
+            var report = Sample.report(id: ULID(rawValue: UInt128(number)))
+            report.durationNs = Int64(number * 7 % 5) * 1_000_000_000
+            return StallOutline(report)
+        }
+        read.stalls = ListOrder.started.sorted(stalls).reversed()
+        let sorted = read.shown(in: state(.character("l"), .character("s")), after: read).stalls
+        #expect(sorted?.map(\.durationNs) == [4_000_000_000, 2_000_000_000, 1_000_000_000])
+    }
+
     @Test("a file that cannot be read is named, in each refresh and once", arguments: [TopState.View.stalls, .faults])
     func unreadable(view: TopState.View) throws {
         let fixture = try ReportsFixture()

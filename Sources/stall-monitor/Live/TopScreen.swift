@@ -1,18 +1,6 @@
 import StallReading
 import StallReports
 
-/// What `top` draws: the state at the last refresh.
-struct TopContent {
-    var snapshot: LiveSnapshot?
-    /// In the order of the last refresh. Nil while they are being read.
-    var faults: [Fault]?
-    /// The latest stalls, in the order of the last refresh. Nil while they are being read.
-    var stalls: [StallOutline]?
-    /// The open page's lines. Nil while the page is being read.
-    var page: [StyledText]?
-    var notes: [String] = []
-}
-
 /// A screen of `top`: as many lines as the terminal has, each cut to its width. Pure.
 struct TopScreen {
     let state: TopState
@@ -175,6 +163,9 @@ struct TopState: Hashable {
     mutating func press(_ key: KeyPress, rows: [Row], room: Int, length: Int = 0) {
         if page != nil { pressOnPage(key, room: room, length: length) } else { pressOnTables(key, rows, room) }
     }
+
+    /// The page that has to be read.
+    var wantedPage: TopContent.Page? { page.map { TopContent.Page(row: $0, showsFlame: showsFlame) } }
 
     /// Adapts the selection to the current rows. The selected row stays selected while it exists.
     mutating func settle(_ rows: [Row]) {

@@ -154,10 +154,8 @@ struct TopRun {
 
     private mutating func show(_ found: TopContent) {
         isLooking = false
-        let page = state.page == nil ? nil : found.page ?? content.page
-        content = found
-        content.page = page
-        if let page { state.take(page, room: screen.room) }
+        content = found.shown(in: state, after: content)
+        if let page = content.page, content.pageOf == state.wantedPage { state.take(page, room: screen.room) }
         state.settle(screen.rows)
     }
 
@@ -167,11 +165,8 @@ struct TopRun {
             state.press(key, rows: screen.rows, room: screen.room, length: content.page?.count ?? 0)
             guard Shown(before) != Shown(state) else { continue }
             // The contents of the new view have not been read yet.
-            if before.page != state.page { content.page = nil }
-            if before.faultOrder != state.faultOrder { content.faults?.sort(by: state.faultOrder.isBefore) }
-            if before.stallOrder != state.stallOrder {
-                content.stalls = content.stalls.map { state.stallOrder.sorted($0.sorted { $0.id < $1.id }).reversed() }
-            }
+            if before.page != state.page { (content.page, content.pageOf) = (nil, nil) }
+            content.sort(as: state)
             nextLook = .now
             state.settle(self.screen.rows)
         }

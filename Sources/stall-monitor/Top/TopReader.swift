@@ -91,6 +91,7 @@ final class TopReader: Sendable {
         case .stalls: content.stalls = request.stallOrder.sorted(try stalls(sources, request, &failures)).reversed()
         }
         if let row = request.page {
+            content.pageOf = TopContent.Page(row: row, showsFlame: request.style.showsFlame)
             content.page = try TopPage(row: row, content: content, request: request, sources: sources).lines()
         }
         // The tables read the same directories.
