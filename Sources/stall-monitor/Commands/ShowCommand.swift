@@ -141,10 +141,11 @@ struct ShowCommand: ParsableCommand {
         var chosen = selection.stalls
         chosen.fingerprints = [fingerprint]
         var evidence = FaultEvidence()
-        let survey = try FaultSurvey(catalog, chosen, names: catalog.faultNames(for: chosen)) { evidence.add($0) }
+        let names = catalog.faultNames(for: chosen)
+        let survey = try FaultSurvey(catalog, chosen, names: names) { evidence.add($0) }
         // A fingerprint that is given as an option, too, must be of the same fault.
         guard let fault = survey.faults(by: .total).first,
-            selection.stalls.includes(fault.fingerprint, aliases: fault.aliases)
+            selection.stalls.includes(fault.fingerprint, aliases: fault.aliases, names)
         else {
             throw CommandFailure("the fault has no matching stalls")
         }
