@@ -42,6 +42,15 @@ struct GateOutputTests {
         try String(contentsOfFile: fixture.root + "/" + file, encoding: .utf8)
     }
 
+    @Test("a file that cannot be written does not keep the others from being written; each such file is named")
+    func unwritable() throws {
+        let (first, second) = ("/nowhere/junit.xml", "/nowhere/gate.md")
+        let run = try gate("--junit", first, "--sarif", fixture.root + "/gate.sarif", "--markdown", second, "--github")
+        #expect(run.status == 1 && run.output.hasPrefix("over budget: "), "\(run.output)")
+        for path in [first, second] { #expect(run.errors.contains("cannot write \(path): its folder"), "\(run.errors)") }
+        #expect(try text("gate.sarif").contains("2.1.0") && text("summary.md").contains("over budget"))
+    }
+
     @Test("all output files in one run, each in its format")
     func files() throws {
         let names = ["junit.xml", "gate.sarif", "gate.md", "gate.html"]

@@ -167,20 +167,30 @@ struct GateOutputs: ParsableArguments {
         if [junit, sarif, markdown, html, sourceRoot].contains("") { throw ValidationError("a file's name is empty") }
     }
 
+    /// Writes all of them, also if one cannot be written.
+    ///
+    /// - Throws: The first failure. The others are noted.
     func write(_ result: GateResult) throws {
         let root = root
-        if let junit { try OutputFile.write(result.junit(), to: junit) }
-        if let sarif {
-            let bytes = try result.sarif(sourceRoot: root, version: StallMonitorCommand.configuration.version)
-            try OutputFile.write(String(decoding: bytes, as: UTF8.self), to: sarif)
-        }
-        if let markdown { try OutputFile.write(result.markdown(sourceRoot: root), to: markdown) }
-        if let html { try OutputFile.write(result.html(sourceRoot: root), to: html) }
-        guard github else { return }
-        Output.error(result.gitHubAnnotations(sourceRoot: root))
-        if let summary = EnvironmentVariable.value("GITHUB_STEP_SUMMARY") {
-            try OutputFile.append(result.markdown(sourceRoot: root), to: summary)
-        }
+        let version = StallMonitorCommand.configuration.version
+        if github { Output.error(result.gitHubAnnotations(sourceRoot: root)) }
+        let written: [Result<Void, any Error>] = [
+            Result { if let junit { try OutputFile.write(result.junit(), to: junit) } },
+            Result {
+                guard let sarif else { return }
+                let bytes = try result.sarif(sourceRoot: root, version: version)
+                try OutputFile.write(String(decoding: bytes, as: UTF8.self), to: sarif)
+            },
+            Result { if let markdown { try OutputFile.write(result.markdown(sourceRoot: root), to: markdown) } },
+            Result { if let html { try OutputFile.write(result.html(sourceRoot: root), to: html) } },
+            Result {
+                guard github, let summary = EnvironmentVariable.value("GITHUB_STEP_SUMMARY") else { return }
+                try OutputFile.append(result.markdown(sourceRoot: root), to: summary)
+            },
+        ]
+        let failures = written.compactMap { part in if case .failure(let error) = part { error } else { nil } }
+        for failure in failures.dropFirst() { Output.note("\(failure)") }
+        if let first = failures.first { throw first }
     }
 
     private var root: String {
