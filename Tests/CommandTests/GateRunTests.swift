@@ -64,6 +64,14 @@ struct GateRunTests {
         #expect(try gate(["--", fixture.root + "/none"]).status == 127)
         #expect(try gate(["--", fixture.root]).status == 126)
         #expect(try leftovers == before, "a command that cannot be started leaves no folder")
+        let named = fixture.root + "/named"
+        #expect(try gate(["--keep", named, "--", fixture.root + "/none"]).status == 127)
+        #expect(!FileManager.default.fileExists(atPath: named), "nor one of --keep that it has made")
+        try FileManager.default.createDirectory(atPath: named, withIntermediateDirectories: false)
+        for _ in 0..<2 {
+            let misspelt = try gate(["--keep", named, "--", fixture.root + "/none"])
+            #expect(misspelt.status == 127, "the user's own stays, and stays empty: \(misspelt.errors)")
+        }
         let unbased = try gate(["--baseline", fixture.root + "/none.json", "--", "/bin/echo", "it ran"])
         #expect(unbased.status == 1 && unbased.output.isEmpty, "a missing baseline is reported before the command runs")
         #expect(unbased.errors.contains("there is no baseline \(fixture.root)/none.json"), "\(unbased.errors)")

@@ -104,14 +104,14 @@ struct GateRunCommand: ParsableCommand {
         try conclude(result, files, status, folder)
     }
 
-    /// Starts the next run. If the command cannot be started, its empty folder is useless.
+    /// Starts the next run. If the command cannot be started, its empty folder is useless, and the next gate would refuse it as not empty.
     private func start(_ folder: RunFolder, _ signals: WatchSignals) throws -> GateRun {
         do {
             var watching = WatchOptions(followsChildren: true)
             watching.takesPollsForLoops = polls.mainLoop
             return try GateRun(command, try folder.next(), watching, warmUp: warmUp?.nanoseconds, signals)
         } catch {
-            if keep == nil, folder.runs == 1 { folder.remove() }
+            folder.removeLast()
             throw error
         }
     }
@@ -317,16 +317,19 @@ private final class NotJudged {
 /// A folder with one subfolder per run.
 final class RunFolder {
     let path: String
-    private(set) var runs = 0
+    private var runs = 0
+    /// Whether the folder itself was made here.
+    private let isOwn: Bool
 
     /// - Parameter keep: An empty or missing folder; nil creates a temporary one.
     init(_ keep: String?) throws(CommandFailure) {
         guard let keep else {
-            path = try Folder.makeTemporary(named: "stall-gate")
+            (path, isOwn) = (try Folder.makeTemporary(named: "stall-gate"), true)
             return
         }
         path = keep
-        if unsafe mkdir(keep, 0o700) == 0 { return }
+        isOwn = unsafe mkdir(keep, 0o700) == 0
+        if isOwn { return }
         guard errno == EEXIST, Folder.exists(keep) else {
             throw CommandFailure("--keep \(keep): \(errorText(errno))")
         }
@@ -348,12 +351,14 @@ final class RunFolder {
     }
 
     /// Removes the reports of all runs. Other files in the folder stay.
-    func remove() {
-        for run in 1...max(1, runs) {
-            for kind in ["inside", "outside"] { Self.removeReports(in: "\(path)/run-\(run)/\(kind)") }
-            unsafe _ = rmdir("\(path)/run-\(run)")
-        }
-        unsafe _ = rmdir(path)
+    func remove() { while runs > 0 { removeLast() } }
+
+    /// Removes the reports of the last run, and with the first one the folder, unless the user has made it or other files are in it.
+    func removeLast() {
+        for kind in ["inside", "outside"] { Self.removeReports(in: "\(path)/run-\(runs)/\(kind)") }
+        unsafe _ = rmdir("\(path)/run-\(runs)")
+        runs -= 1
+        if runs == 0, isOwn { unsafe _ = rmdir(path) }
     }
 
     /// Removes a report directory.
