@@ -266,6 +266,20 @@ struct SelectionTests {
         #expect(membership(counted(), both) { $0.verdicts = [.starved] } == .unknown)
     }
 
+    @Test("counted-only stalls are selected by function and verdict also under a former fingerprint of their fault")
+    func countedUnderFormerName() throws {
+        let former = try #require(Fingerprint(rawValue: "v2:1111222233334444"))
+        var report = Sample.report()
+        report.aliases = [former]
+        let traits = FaultTraits([StallOutline(report)])
+        var earlier = counted()
+        earlier.fingerprint = former
+        #expect(membership(earlier, traits) { $0.verdicts = [.blocked.canonical] } == .wanted)
+        #expect(membership(earlier, traits) { $0.verdicts = [.starved] } == .unwanted)
+        #expect(membership(earlier, traits) { $0.functions = [NamePattern("Cart", isPart: true)] } == .wanted)
+        #expect(membership(earlier, traits) { $0.functions = [NamePattern("tax", isPart: true)] } == .unwanted)
+    }
+
     @Test("a fault is found by its former fingerprints")
     func aliases() throws {
         var report = Sample.report()

@@ -130,6 +130,22 @@ struct GateTests {
         #expect(over.sarif.contains("shop.Cart.total() stalled") && !over.sarif.contains("among others"), "\(over.sarif)")
     }
 
+    @Test("a rule for a verdict judges stalls that were only counted, also under a former fingerprint of their fault")
+    func verdictOfFormerName() throws {
+        let former = try #require(Fingerprint(rawValue: "v2:bbbb000000000000"))
+        var report = Sample.report(fingerprint: "v2:aaaa000000000000")
+        report.aliases = [former]
+        var run = Sample.run()
+        run.repeated = [.init(fingerprint: former, repeats: repeats(3), label: "main")]
+        var scope = BudgetRule.Scope()
+        scope.verdict = .onCPU
+        let rule = BudgetRule(name: "computing", scope: scope, limits: BudgetLimits(maxStalls: 3, maxDurationNs: nil))
+        var budget = Budget()
+        budget.rules = [rule]
+        let result = judge([report], runs: [run], budget)
+        #expect(result.findings.map(\.rule) == [.stallCount], "\(result.text)")
+    }
+
     @Test("a fault is allowed by its name or an earlier one, in reports and where it was only counted")
     func aliases() throws {
         let before = try #require(Fingerprint(rawValue: "v2:aaaa000000000000"))

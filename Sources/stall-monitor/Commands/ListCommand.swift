@@ -146,7 +146,8 @@ struct ListCommand: ParsableCommand {
         }
         let reports = shown.isEmpty ? [] : overview.stalls.oncePerTraits
         for fault in shown {
-            let culprit = reports.last { $0.fingerprint == fault.fingerprint }.map { " in \($0.culpritText)" } ?? ""
+            let report = reports.last { ([$0.fingerprint] + ($0.aliases ?? [])).contains(fault.fingerprint) }
+            let culprit = report.map { " in \($0.culpritText)" } ?? ""
             let loop = fault.label.map { " on \($0)" } ?? ""
             Output.note("only counted: \(fault.fingerprint)\(culprit)\(loop) \(fault.repeats.whole)")
         }

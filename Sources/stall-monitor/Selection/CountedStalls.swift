@@ -25,10 +25,15 @@ struct FaultTraits {
         !selection.functions.isEmpty || !selection.verdicts.isEmpty
     }
 
+    /// Stalls may have been counted under another fingerprint of their fault than the one that its reports have.
     init(_ stalls: [StallOutline]) {
-        for stall in stalls.oncePerTraits {
-            if let name = stall.culpritName { functions[stall.fingerprint, default: []].insert(name) }
-            verdicts[stall.fingerprint, default: []].insert(stall.verdict.canonical)
+        let stalls = stalls.oncePerTraits
+        let names = FaultNames(stalls)
+        for stall in stalls {
+            for fingerprint in names.all(of: stall.fingerprint) {
+                if let name = stall.culpritName { functions[fingerprint, default: []].insert(name) }
+                verdicts[fingerprint, default: []].insert(stall.verdict.canonical)
+            }
         }
     }
 
