@@ -87,6 +87,9 @@ struct DiffTests {
         #expect(try CommandRun("gate", "baseline", "record", few, "--output", baseline).status == 0)
         let refused = try CommandRun("diff", baseline, many, "--html", file)
         #expect(refused.status == 1 && refused.errors.contains("is a baseline, which has no stacks"))
+        let unwritten = try CommandRun("diff", few, many, "--html", "/nowhere/diff.html")
+        #expect(unwritten.status == 1 && unwritten.errors.contains("cannot write /nowhere/diff.html"))
+        #expect(unwritten.output == run.output, "the table is shown anyway")
     }
 
     @Test("two releases in one directory, a baseline file; a day without data is an error")

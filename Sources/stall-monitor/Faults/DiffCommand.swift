@@ -70,6 +70,9 @@ struct DiffCommand: ParsableCommand {
     }
 
     func run() throws {
+        if html != nil, let side = [before, after].first(where: { Self.baselineFile($0) != nil }) {
+            throw CommandFailure("\(side) is a baseline, which has no stacks: --html needs reports on both sides")
+        }
         // A side that is a directory is read by itself.
         let choices = try [before, after].compactMap { text in
             if case .choice(let selection) = try StallSet(text) { selection } else { nil }
@@ -87,12 +90,14 @@ struct DiffCommand: ParsableCommand {
             showsUnchanged: all,
             width: terminal.width
         )
-        if let html { try write(table, sources, to: html) }
+        // The table is shown also if the page cannot be written.
+        let page = Result { if let html { try write(table, sources, to: html) } }
         switch format {
         case .json:
             try Output.writeJSON(DifferenceDocument(before: sides[0], after: sides[1], difference: difference))
         case .text: try screen.write(table.lines, on: terminal)
         }
+        try page.get()
         try ReportSources.report(failures)
     }
 
@@ -129,9 +134,6 @@ struct DiffCommand: ParsableCommand {
             after: .init(name: after, watchedNs: table.after.set.watchedNs)
         )
         for (name, isBefore) in [(before, true), (after, false)] {
-            guard Self.baselineFile(name) == nil else {
-                throw CommandFailure("\(name) is a baseline, which has no stacks: --html needs reports on both sides")
-            }
             try StallSet(name).forEachReport(in: sources) { page.add($0, isBefore: isBefore) }
         }
         let (columns, rows) = table.plainTable
