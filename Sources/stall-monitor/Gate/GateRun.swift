@@ -90,9 +90,7 @@ struct GateRunCommand: ParsableCommand {
             let ending = run.finish()
             // SIGTERM and SIGHUP may be how a server is ended that runs once. Fewer runs than wanted are not judged.
             if let signal = ending.signal, signal == SIGINT || overviews.count + 1 < repeats {
-                Output.note(
-                    "ended after \(quantity(overviews.count, "whole run")); reports are in \(folder.path)"
-                )
+                noteEnd(after: overviews.count, folder)
                 throw ExitCode(128 + signal)
             }
             status = ending.status
@@ -112,8 +110,14 @@ struct GateRunCommand: ParsableCommand {
             return try GateRun(command, try folder.next(), watching, warmUp: warmUp?.nanoseconds, signals)
         } catch {
             folder.removeLast()
+            if folder.runs > 0 { noteEnd(after: folder.runs, folder) }
             throw error
         }
+    }
+
+    /// Fewer runs than wanted are not judged.
+    private func noteEnd(after runs: Int, _ folder: RunFolder) {
+        Output.note("ended after \(quantity(runs, "whole run")); reports are in \(folder.path)")
     }
 
     private func conclude(
@@ -317,7 +321,7 @@ private final class NotJudged {
 /// A folder with one subfolder per run.
 final class RunFolder {
     let path: String
-    private var runs = 0
+    private(set) var runs = 0
     /// Whether the folder itself was made here.
     private let isOwn: Bool
 
