@@ -65,14 +65,19 @@ struct StallMonitorCommand: AsyncParsableCommand {
         }
     }
 
-    /// Nil without a file.
+    /// Nil without a file, and if help is asked for: whoever has to mend the file needs it.
     private static func defaults(of arguments: [String]) throws -> CommandDefaults? {
-        guard let file = CommandDefaults.path else { return nil }
+        guard !asksForHelp(arguments), let file = CommandDefaults.path else { return nil }
         do throws(CommandFailure) {
             return try CommandDefaults(arguments, of: CommandDescription.read(of: Self.self), file: file)
         } catch {
             throw ValidationError(error.description)
         }
+    }
+
+    private static func asksForHelp(_ words: [String]) -> Bool {
+        let own = words.prefix { $0 != "--" }
+        return own.first == "help" || own.contains { ["-h", "--help", "--help-hidden", "--version"].contains($0) }
     }
 
     private static func parse(_ given: [String], _ defaults: CommandDefaults?) throws -> any ParsableCommand {

@@ -83,6 +83,13 @@ struct CommandDefaultsTests {
         )
         #expect(try run("list: {utc: 5}", "list", fixture.path).errors.contains("'5' is not one of true, false"))
         #expect(try run("list: [", "list", fixture.path).status == 64)
+        for words in [["list", "--help"], ["help", "list"], ["top", "-h"], ["--version"]] {
+            for text in ["list: [", "top: {every: fast}"] {
+                try Data(text.utf8).write(to: URL(filePath: file))
+                let run = try CommandRun(arguments: words, environment: ["STALL_MONITOR_CONFIG": file])
+                #expect(run.status == 0 && !run.output.isEmpty, "help says what to write: \(words) \(run.errors)")
+            }
+        }
         let value = try run("top: {every: fast}", "top", fixture.path)
         #expect(value.status == 64 && value.errors.contains("config.yaml adds to the command line: --every fast"))
         let missing = try CommandRun(
