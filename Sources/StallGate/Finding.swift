@@ -215,9 +215,10 @@ extension GateResult {
 
     /// Allowed faults, each once, whatever names it is known by: by a report, or by its counts if no allowed stall of it has one.
     private func excused(_ known: (Fingerprint) -> StallOutline?) -> [GateRemark] {
+        let names = names
         var seen: Set<Fingerprint> = []
         let reported = allowed.filter { seen.insert(names.firstName(of: $0.fingerprint)).inserted }
-        let (names, reportedFaults) = (names, seen)
+        let reportedFaults = seen
         let silent = allowedCountedOnly.filter { !reportedFaults.contains(names.firstName(of: $0.fingerprint)) }
         // Each run counts on its own, and may know the fault by a former name.
         let counted = Dictionary(silent.map { (names.firstName(of: $0.fingerprint), $0) }) { sum, more in
