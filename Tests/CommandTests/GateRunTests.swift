@@ -65,11 +65,8 @@ struct GateRunTests {
         #expect(try gate(["--", fixture.root]).status == 126)
         #expect(try leftovers == before, "a command that cannot be started leaves no folder")
         let once = fixture.root + "/once"
-        FileManager.default.createFile(
-            atPath: once,
-            contents: Data("#!/bin/sh\nrm \"$0\"\n".utf8),
-            attributes: [.posixPermissions: 0o700]
-        )
+        try Data("#!/bin/sh\nrm \"$0\"\n".utf8).write(to: URL(filePath: once))
+        try FileManager.default.setAttributes([.posixPermissions: 0o700], ofItemAtPath: once)
         let second = try gate(["--repeat", "2", "--", once])
         #expect(second.status == 127 && second.errors.contains("ended after 1 whole run; reports are in "), "\(second.errors)")
         let named = fixture.root + "/named"
