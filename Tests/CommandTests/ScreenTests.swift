@@ -250,6 +250,19 @@ struct DoctorTests {
         #expect(stacks(2, of: 9) == "2 of the latest 9 reports have no stack")
     }
 
+    @Test("only if every report was read it says so of every file")
+    func partlyRead() {
+        func files(_ read: Int, of all: Int) -> String? {
+            let found = findings {
+                $0.directory?.reports = read
+                $0.directory?.allReports = all
+            }
+            return found.first { $0.check == "files" && $0.level == .ok }?.found
+        }
+        #expect(files(7, of: 7) == "every file can be read")
+        #expect(files(50, of: 900) == "the run records and the latest 50 reports can be read")
+    }
+
     @Test(
         "what 'sample' and 'watch' reach is what the level of ptrace_scope permits; level 3 permits nothing to root either",
         arguments: [

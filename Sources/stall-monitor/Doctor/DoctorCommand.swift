@@ -120,8 +120,9 @@ struct DoctorFacts: Hashable {
         var runs = 0
         /// Live records of processes that have died.
         var stale = 0
-        /// The number of the latest reports that were checked.
+        /// The number of the latest reports that were checked, and of all.
         var reports = 0
+        var allReports = 0
         var withoutStack = 0
         var withoutNames = 0
         var withoutLines = 0
@@ -167,6 +168,7 @@ extension DoctorFacts {
         let catalog = try reader.catalog()
         let (runs, failures) = try catalog.allRuns()
         var facts = DirectoryFacts(path: path, unreadable: catalog.failures.count + failures.count, runs: runs.count)
+        facts.allReports = catalog.stalls.count
         facts.stale = catalog.processes.count { $0.status(by: reader.liveness) == .dead }
         facts.signalBlocked = catalog.processes.filter { $0.status(by: reader.liveness) == .alive }
             .map(\.record.writer.process.pid).filter(blocksSignal)
