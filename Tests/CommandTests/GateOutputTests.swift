@@ -47,7 +47,9 @@ struct GateOutputTests {
         let (first, second) = ("/nowhere/junit.xml", "/nowhere/gate.md")
         let run = try gate("--junit", first, "--sarif", fixture.root + "/gate.sarif", "--markdown", second, "--github")
         #expect(run.status == 1 && run.output.hasPrefix("over budget: "), "\(run.output)")
-        for path in [first, second] { #expect(run.errors.contains("cannot write \(path): its folder"), "\(run.errors)") }
+        for path in [first, second] {
+            #expect(run.errors.contains("cannot write \(path): its folder"), "\(run.errors)")
+        }
         #expect(try text("gate.sarif").contains("2.1.0") && text("summary.md").contains("over budget"))
     }
 

@@ -68,7 +68,10 @@ struct GateRunTests {
         try Data("#!/bin/sh\nrm \"$0\"\n".utf8).write(to: URL(filePath: once))
         try FileManager.default.setAttributes([.posixPermissions: 0o700], ofItemAtPath: once)
         let second = try gate(["--repeat", "2", "--", once])
-        #expect(second.status == 127 && second.errors.contains("ended after 1 whole run; reports are in "), "\(second.errors)")
+        #expect(
+            second.status == 127 && second.errors.contains("ended after 1 whole run; reports are in "),
+            "\(second.errors)"
+        )
         let named = fixture.root + "/named"
         #expect(try gate(["--keep", named, "--", fixture.root + "/none"]).status == 127)
         #expect(!FileManager.default.fileExists(atPath: named), "nor one of --keep that it has made")

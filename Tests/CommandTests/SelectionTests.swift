@@ -307,7 +307,9 @@ struct SelectionTests {
         try fixture.store.write(report)
         let later = report.startedAt.advanced(byNanoseconds: -1_000_000_000)
         let name = report.fingerprint.rawValue
-        for reader in [["list"], ["faults"], ["runs"], ["tail"], ["show", "latest"], ["show", "1111"], ["show", name]] {
+        for reader in [
+            ["list"], ["faults"], ["runs"], ["tail"], ["show", "latest"], ["show", "1111"], ["show", name],
+        ] {
             let choice = ["--fingerprint", "1111", "--since", "\(later)", fixture.path]
             let run = try CommandRun(arguments: reader + choice)
             #expect(run.output.contains("612ms"), "\(reader): \(run.output) \(run.errors)")

@@ -127,7 +127,10 @@ struct GateTests {
         #expect(allowed.sarif.contains("6 only counted"), "\(allowed.sarif)")
         let over = try results(Budget(maxStalls: 0))
         #expect(over.sarif.components(separatedBy: #""ruleId":"stall_count""#).count == 2, "\(over.sarif)")
-        #expect(over.sarif.contains("shop.Cart.total() stalled") && !over.sarif.contains("among others"), "\(over.sarif)")
+        #expect(
+            over.sarif.contains("shop.Cart.total() stalled") && !over.sarif.contains("among others"),
+            "\(over.sarif)"
+        )
     }
 
     @Test("a rule for a verdict judges stalls that were only counted, also under a former fingerprint of their fault")

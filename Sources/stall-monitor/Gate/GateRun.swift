@@ -48,7 +48,10 @@ struct GateRunCommand: ParsableCommand {
 
     @Option(
         parsing: .unconditional,
-        help: ArgumentHelp("Ignore stalls for this long after each start, up to an hour: 2s. It replaces a length in a configuration file.", valueName: "length")
+        help: ArgumentHelp(
+            "Ignore stalls for this long after each start, up to an hour: 2s. It replaces a length in a configuration file.",
+            valueName: "length"
+        )
     )
     var warmUp: DurationText?
 
