@@ -148,13 +148,12 @@ extension Baseline {
         // There may be a million stalls; those of one loop share these.
         var seen: Set<Alike> = []
         for occurrence in occurrences {
-            let all = names.all(of: occurrence.fingerprint)
-            let name = names.firstName(of: occurrence.fingerprint)
+            let name = names.first(of: occurrence.fingerprint)
             var fault =
                 faults[name]
                 ?? Fault(
                     fingerprint: name,
-                    aliases: all.subtracting([name]).sorted { $0.rawValue < $1.rawValue },
+                    aliases: names.all(of: name).subtracting([name]).sorted { $0.rawValue < $1.rawValue },
                     count: 0,
                     starved: 0,
                     watchedNs: watched,

@@ -119,7 +119,7 @@ extension BudgetRule.Scope {
     func fits(_ occurrence: Occurrence, _ names: FaultNames) -> Bool {
         fits(service: occurrence.service, label: occurrence.label, type: occurrence.type)
             && (verdict.map { occurrence.verdict?.canonical == $0.canonical } ?? true)
-            && (fingerprint.map { names.all(of: occurrence.fingerprint).contains(where: $0.matches) } ?? true)
+            && (fingerprint.map { names.hasName(occurrence.fingerprint, like: $0) } ?? true)
     }
 
     /// An unknown value matches only a rule that does not restrict it.
@@ -160,6 +160,13 @@ public struct FingerprintPrefix: Hashable, Sendable, CustomStringConvertible {
         let text = fingerprint.rawValue.utf8
         let isOfVersion = version.map { text.dropLast(17).elementsEqual($0.utf8) } ?? true
         return isOfVersion && text.suffix(16).starts(with: digits.utf8)
+    }
+}
+
+extension FaultNames {
+    /// Whether any fingerprint of a fault has this prefix.
+    package func hasName(_ fault: Fingerprint, like prefix: FingerprintPrefix) -> Bool {
+        hasName(fault, like: prefix.description, prefix.matches)
     }
 }
 

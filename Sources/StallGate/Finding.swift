@@ -176,13 +176,14 @@ struct GateRemark {
 extension GateResult {
     /// The remarks, worst first. A finding about several faults becomes one remark for each.
     var remarks: [GateRemark] {
-        let stalls = Dictionary((counted + allowed).map { ($0.fingerprint, $0) }) { first, second in
+        let stalls = FaultTable((counted + allowed).map { ($0.fingerprint, $0) }, names) { first, second in
             first.durationNs >= second.durationNs ? first : second
         }
-        let known = { (name: Fingerprint) in
-            let all = [name] + names.all(of: name).sorted { $0.rawValue < $1.rawValue }
-            return all.lazy.compactMap { stalls[$0] }.first ?? all.lazy.compactMap { examples[$0] }.first
-        }
+        let examples = FaultTable(
+            examples.sorted { $0.key.rawValue < $1.key.rawValue }.map { ($0.key, $0.value) },
+            names
+        )
+        let known = { (fault: Fingerprint) in stalls[fault] ?? examples[fault] }
         let all =
             doubts.map { GateRemark(level: .error, rule: "cannot_judge", message: $0.description) }
             + findings.flatMap { Self.remarks($0, known) }
@@ -217,24 +218,23 @@ extension GateResult {
     private func excused(_ known: (Fingerprint) -> StallOutline?) -> [GateRemark] {
         let names = names
         var seen: Set<Fingerprint> = []
-        let reported = allowed.filter { seen.insert(names.firstName(of: $0.fingerprint)).inserted }
+        let reported = allowed.filter { seen.insert(names.first(of: $0.fingerprint)).inserted }
         let reportedFaults = seen
-        let silent = allowedCountedOnly.filter { !reportedFaults.contains(names.firstName(of: $0.fingerprint)) }
+        let silent = allowedCountedOnly.filter { !reportedFaults.contains(names.first(of: $0.fingerprint)) }
         // Each run counts on its own, and may know the fault by a former name.
-        let counted = Dictionary(silent.map { (names.firstName(of: $0.fingerprint), $0) }) { sum, more in
+        let counted = Dictionary(silent.map { (names.first(of: $0.fingerprint), $0) }) { sum, more in
             var sum = sum
             sum.repeats = sum.repeats.joined(by: more.repeats)
             return sum
         }
         return reported.map { excused($0.fingerprint, Self.line($0), $0.place) }
-            + silent.map { names.firstName(of: $0.fingerprint) }.once.compactMap { counted[$0] }.map {
+            + silent.map { names.first(of: $0.fingerprint) }.once.compactMap { counted[$0] }.map {
                 excused($0.fingerprint, line($0), known($0.fingerprint)?.place)
             }
     }
 
     private func excused(_ fault: Fingerprint, _ message: String, _ place: GateRemark.Place?) -> GateRemark {
-        let all = names.all(of: fault)
-        let allowance = budget.allowances.first { all.contains(where: $0.fault.matches) }
+        let allowance = budget.allowances.first { names.hasName(fault, like: $0.fault) }
         let excuse = allowance.map {
             "\(VisibleText.of($0.reason, limit: 200)) (\(VisibleText.of($0.owner, limit: 80)), until \($0.expires))"
         }
@@ -250,19 +250,14 @@ extension GateResult {
 }
 
 extension FaultNames {
-    /// One of the fingerprints of a fault, the same one whichever of them is given: to sum by.
-    func firstName(of fingerprint: Fingerprint) -> Fingerprint {
-        all(of: fingerprint).min { $0.rawValue < $1.rawValue } ?? fingerprint
-    }
-
     /// The faults by their sums, the greatest first, each by the first of those of its names that have one.
     ///
     /// - Parameter join: Joins the sums of a fault that has several names.
     func greatestFirst(_ sums: [Fingerprint: Int64], joining join: (Int64, Int64) -> Int64) -> [Fingerprint] {
         var faults: [Fingerprint: (name: Fingerprint, sum: Int64)] = [:]
         for (name, sum) in sums.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
-            let known = faults[firstName(of: name)]
-            faults[firstName(of: name)] = (known?.name ?? name, known.map { join($0.sum, sum) } ?? sum)
+            let known = faults[first(of: name)]
+            faults[first(of: name)] = (known?.name ?? name, known.map { join($0.sum, sum) } ?? sum)
         }
         return faults.values.sorted { ($1.sum, $0.name.rawValue) < ($0.sum, $1.name.rawValue) }.map(\.name)
     }

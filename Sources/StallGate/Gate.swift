@@ -195,10 +195,7 @@ private struct Exemptions {
 
     /// A fault is allowed by any of its fingerprints.
     func cover(_ occurrence: Occurrence) -> Bool {
-        if !allowed.isEmpty {
-            let all = names.all(of: occurrence.fingerprint)
-            if allowed.contains(where: { all.contains(where: $0.matches) }) { return true }
-        }
+        if allowed.contains(where: { names.hasName(occurrence.fingerprint, like: $0) }) { return true }
         return rules.first { $0.scope.fits(occurrence, names) }?.severity == .off
     }
 }
@@ -255,7 +252,7 @@ extension Gate {
             let isReal = all.count * 2 > runs.count
             if finding.severity == .error, !isReal { finding.severity = .doubtful }
             var seen: Set<Fingerprint> = []
-            finding.faults = all.flatMap(\.faults).filter { seen.insert(names.firstName(of: $0)).inserted }
+            finding.faults = all.flatMap(\.faults).filter { seen.insert(names.first(of: $0)).inserted }
             if finding.rule != .expiredAllowance {
                 finding.message += " (in \(all.count) of \(runs.count) runs\(isReal ? "" : ": it comes and goes"))"
             }

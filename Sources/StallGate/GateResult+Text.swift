@@ -20,7 +20,7 @@ extension GateResult {
             if let text = tooMany?.message { lines.append("  over budget: \(text)") }
             lines += tooLongLines.map { "  over budget: \($0)" }
         }
-        let culprits = culpritsByFault
+        let culprits = culprits
         lines += ruleFindings.flatMap { [Self.line($0)] + Self.faultLines($0, culprits) }
         lines += inconclusive.map { "  inconclusive: \($0)" }
         lines += unlimited.map { ["  not judged: \($0.message)"] + Self.faultLines($0.faults, culprits) } ?? []
@@ -112,7 +112,7 @@ extension GateResult {
     ) -> [String] {
         var (faults, known): ([Fingerprint: FaultSum], [Fingerprint: Fingerprint]) = ([:], [:])
         for stall in stalls {
-            let name = known[stall.fingerprint] ?? names.firstName(of: stall.fingerprint)
+            let name = known[stall.fingerprint] ?? names.first(of: stall.fingerprint)
             known[stall.fingerprint] = name
             faults[name, default: FaultSum(stall)].add(stall)
         }
@@ -124,15 +124,12 @@ extension GateResult {
         left > 0 ? ["… \(quantity(left, "more fault")); 'stall-monitor faults' shows all"] : []
     }
 
-    /// The functions that stalled, by all names of their faults, if a finding says so of something. There may be a million stalls.
-    private var culpritsByFault: [Fingerprint: String] {
+    /// Stalls whose functions are told, if a finding says so of something. There may be a million stalls.
+    private var culprits: FaultTable<StallOutline> {
         let isNamed = ruleFindings.contains { !$0.faults.isEmpty && !$0.rule.isOfBaseline }
-        guard isNamed || unlimited != nil else { return [:] }
+        guard isNamed || unlimited != nil else { return FaultTable([], names) }
         let known = counted.oncePerTraits + examples.values
-        let named = known.filter { $0.culpritName != nil } + known
-        let exact = named.map { ($0.fingerprint, Self.culprit($0)) }
-        let others = named.flatMap { stall in names.all(of: stall.fingerprint).map { ($0, Self.culprit(stall)) } }
-        return Dictionary(exact + others) { first, _ in first }
+        return FaultTable(known.map { ($0.fingerprint, $0) }, names) { $0.culpritName == nil ? $1 : $0 }
     }
 
     /// The function that stalled, for display.
@@ -143,12 +140,12 @@ extension GateResult {
     }
 
     /// Where the stalls of a finding are, the worst first. The message of a comparison names its function itself.
-    private static func faultLines(_ finding: Finding, _ culprits: [Fingerprint: String]) -> [String] {
+    private static func faultLines(_ finding: Finding, _ culprits: FaultTable<StallOutline>) -> [String] {
         finding.rule.isOfBaseline ? [] : faultLines(finding.faults, culprits)
     }
 
-    private static func faultLines(_ faults: [Fingerprint], _ culprits: [Fingerprint: String]) -> [String] {
-        let lines = faults.prefix(mostFaults).map { fault in "in \(culprits[fault] ?? culprit(nil)) (\(fault))" }
+    private static func faultLines(_ faults: [Fingerprint], _ culprits: FaultTable<StallOutline>) -> [String] {
+        let lines = faults.prefix(mostFaults).map { fault in "in \(culprit(culprits[fault])) (\(fault))" }
         return (lines + rest(faults.count - mostFaults)).map { "      \($0)" }
     }
 

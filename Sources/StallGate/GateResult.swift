@@ -62,8 +62,7 @@ public struct GateResult: Hashable, Sendable {
         let faults =
             (allowed.oncePerTraits + counted.oncePerTraits).map(\.fingerprint)
             + runs.flatMap { $0.repeated ?? [] }.map(\.fingerprint)
-        let found = Set(faults).reduce(into: Set()) { $0.formUnion(names.all(of: $1)) }
-        return wanted.filter { prefix in !found.contains(where: prefix.matches) }
+        return wanted.filter { prefix in !faults.contains { names.hasName($0, like: prefix) } }
     }
 
     /// Whether there are more stalls than the budget's `maxStalls`. False without that limit.

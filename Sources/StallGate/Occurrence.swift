@@ -85,11 +85,8 @@ struct Occurrence {
             let counted = overview.runs.flatMap { run in (run.repeated ?? []).map { (run, $0) } }
             // Stalls that were only counted get further data from reports of the same fault.
             let reports = counted.isEmpty ? [] : stalls.oncePerTraits + (whole?.stalls.oncePerTraits ?? [])
-            let exact = reports.map { ($0.fingerprint, $0) }
             // They may have been counted under another fingerprint of their fault.
-            let names = FaultNames(reports)
-            let others = reports.flatMap { report in names.all(of: report.fingerprint).map { ($0, report) } }
-            let known = Dictionary(exact + others) { first, _ in first }
+            let known = FaultTable(reports.map { ($0.fingerprint, $0) }, FaultNames(reports))
             self.counted = counted.map { run, fault in
                 Occurrence(source: .counted(Counted(fault, in: run, like: known[fault.fingerprint])))
             }

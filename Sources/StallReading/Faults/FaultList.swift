@@ -238,14 +238,15 @@ package struct FaultTally {
     package func all(watchedNs: Int64, by order: FaultOrder) -> [Fault] {
         let faults = named
         let names = FaultNames(pairs: faults.map { ($0.fingerprint, $0.aliases) })
-        var merged: [Set<Fingerprint>: Fault] = [:]
+        var merged: [Fingerprint: Fault] = [:]
         for fault in faults.sorted(by: { $0.fingerprint.rawValue < $1.fingerprint.rawValue }) {
-            let group = names.all(of: fault.fingerprint)
-            if merged[group] == nil { merged[group] = fault } else { merged[group]?.add(fault) }
+            let first = names.first(of: fault.fingerprint)
+            if merged[first] == nil { merged[first] = fault } else { merged[first]?.add(fault) }
         }
-        return merged.map { group, fault in
-            var fault = fault
-            fault.aliases = group.subtracting([fault.fingerprint]).sorted { $0.rawValue < $1.rawValue }
+        return merged.values.map { fault in
+            var (fault, group) = (fault, names.all(of: fault.fingerprint))
+            group.remove(fault.fingerprint)
+            fault.aliases = group.sorted { $0.rawValue < $1.rawValue }
             fault.share = watchedNs > 0 ? min(1, Double(fault.totalNs) / Double(watchedNs)) : nil
             return fault
         }

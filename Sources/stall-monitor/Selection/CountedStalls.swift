@@ -11,8 +11,10 @@ enum Membership {
 
 /// Functions and verdicts of faults, known from their reports, for stalls of the same fault that were only counted.
 struct FaultTraits {
+    /// By the first name of each fault: stalls may have been counted under another fingerprint than the one that its reports have.
     private var functions: [Fingerprint: Set<String>] = [:]
     private var verdicts: [Fingerprint: Set<Verdict>] = [:]
+    private let names: FaultNames
 
     static let unknown = FaultTraits([])
 
@@ -25,21 +27,20 @@ struct FaultTraits {
         !selection.functions.isEmpty || !selection.verdicts.isEmpty
     }
 
-    /// Stalls may have been counted under another fingerprint of their fault than the one that its reports have.
     init(_ stalls: [StallOutline]) {
         let stalls = stalls.oncePerTraits
-        let names = FaultNames(stalls)
+        names = FaultNames(stalls)
         for stall in stalls {
-            for fingerprint in names.all(of: stall.fingerprint) {
-                if let name = stall.culpritName { functions[fingerprint, default: []].insert(name) }
-                verdicts[fingerprint, default: []].insert(stall.verdict.canonical)
-            }
+            let fault = names.first(of: stall.fingerprint)
+            if let name = stall.culpritName { functions[fault, default: []].insert(name) }
+            verdicts[fault, default: []].insert(stall.verdict.canonical)
         }
     }
 
     /// Whether the function and the verdict match. Nil if the fault's reports disagree, or there are none.
     fileprivate func answers(about fault: Fingerprint, to selection: StallSelection) -> [Bool?] {
-        [
+        let fault = names.first(of: fault)
+        return [
             selection.functions.isEmpty
                 ? true
                 : Self.agreed(functions[fault]?.map { name in selection.functions.contains { $0.matches(name) } }),

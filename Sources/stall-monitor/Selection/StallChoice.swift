@@ -90,8 +90,8 @@ struct StallChoice: Hashable {
         }
         // Several aliases of one fault are not ambiguous.
         let names = FaultNames(pairs: pairs.map { ($0.key, $0.value) })
-        var known: Set<Set<Fingerprint>> = []
-        return found.values.sorted { $0.id < $1.id }.filter { known.insert(names.all(of: $0.fingerprint)).inserted }
+        var known: Set<Fingerprint> = []
+        return found.values.sorted { $0.id < $1.id }.filter { known.insert(names.first(of: $0.fingerprint)).inserted }
     }
 
     /// Lists the candidates with time, length and culprit.

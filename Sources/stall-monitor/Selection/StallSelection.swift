@@ -118,8 +118,10 @@ struct StallSelection: Hashable {
     /// Whether stalls of a fault match.
     func includes(_ fault: Fingerprint, aliases: [Fingerprint] = [], _ names: FaultNames? = nil) -> Bool {
         guard !fingerprints.isEmpty else { return true }
-        let known = (names?.all(of: fault) ?? [fault]).union(aliases)
-        return fingerprints.contains { known.contains(where: $0.matches) }
+        return fingerprints.contains { prefix in
+            prefix.matches(fault) || aliases.contains(where: prefix.matches)
+                || names?.hasName(fault, like: prefix) == true
+        }
     }
 }
 
