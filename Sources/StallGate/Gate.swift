@@ -106,7 +106,7 @@ public enum Gate {
         let chosen = Set(overview.runs.map(\.id))
         let allowed = budget.allAllowed
         let faults = allowed.isEmpty ? [] : faults(of: overview, names)
-        let ambiguous = allowed.filter { prefix in faults.count { $0.contains(where: prefix.matches) } > 1 }
+        let ambiguous = allowed.filter { prefix in faults.count { names.hasName($0, like: prefix) } > 1 }
         var reported: [ULID: Reported] = [:]
         for stall in (whole ?? overview).stalls { stall.run.map { reported[$0, default: Reported()].add(stall) } }
         return overview.failures.map { .file($0) }
@@ -117,11 +117,11 @@ public enum Gate {
             + ambiguous.map { .ambiguous($0) }
     }
 
-    /// Those of reports, and those that were only counted, each as all its fingerprints: an allowance covers it by any of them.
-    private static func faults(of overview: ReportReader.Overview, _ names: FaultNames) -> Set<Set<Fingerprint>> {
+    /// Those of reports, and those that were only counted, each by its first fingerprint: an allowance covers it by any of them.
+    private static func faults(of overview: ReportReader.Overview, _ names: FaultNames) -> Set<Fingerprint> {
         let reported = Set(overview.stalls.lazy.map(\.fingerprint))
         let counted = overview.runs.flatMap { $0.repeated ?? [] }.map(\.fingerprint)
-        return Set(reported.union(counted).map(names.all))
+        return Set(reported.union(counted).map(names.first))
     }
 
     /// Less than a second (in nanoseconds) counts as not watched: a monitor that started and could then write nothing more

@@ -43,8 +43,8 @@ public struct FaultNames: Hashable, Sendable {
         return reached
     }
 
-    /// The fingerprint, and all others of the same fault. There may be as many as reports: what is asked for each report uses
-    /// ``first(of:)``, ``hasName(_:like:_:)`` or a ``FaultTable``.
+    /// The fingerprint, and all others of the same fault. There may be as many as reports, so this is not for use with each
+    /// report.
     public func all(of fingerprint: Fingerprint) -> Set<Fingerprint> { groups[fingerprint] ?? [fingerprint] }
 
     /// One of the fingerprints of a fault, the same one whichever of them is given: to sum by.
