@@ -280,12 +280,24 @@ struct GateRunTests {
             once.status == 3 && once.errors.contains("inconclusive: ") && once.errors.contains(" is new: 1 stall in "),
             "status \(once.status): \(once.errors)"
         )
-        // Half of these stalls prove it. A slow machine makes the run longer, and then more are needed.
+        // Half of these stalls prove it. A slow machine makes a run longer, and then more are needed.
         let regression = "for i in 1 2 3 4 5 6 7 8 9 10; do echo sleep 400; sleep 0.6; done;"
-        let worse = try gate(["--baseline", file, "--repeat", "2"] + server(regression, rest: ""))
+        let regressed = fixture.root + "/regressed"
+        let worse = try gate(
+            ["--baseline", file, "--repeat", "2", "--keep", regressed] + server(regression, rest: "")
+        )
+        for run in 1...2 { try noteLateness(ofStallsEvery: .milliseconds(600), in: "\(regressed)/run-\(run)/inside") }
         #expect(
             worse.status == 2 && worse.errors.contains("  worse: ") && worse.errors.contains(" is new: "),
             "status \(worse.status): \(worse.errors)"
         )
+    }
+
+    /// Notes how much later than it should each stall came after the one before. A starved shell can be late although other threads are not.
+    private func noteLateness(ofStallsEvery interval: Duration, in directory: String) throws {
+        let starts = try ReportReader(path: directory).overview().stalls.map(\.startedAt)
+        for (earlier, later) in zip(starts, starts.dropFirst()) {
+            LatenessWitness.note(.nanoseconds(later.nanoseconds(since: earlier)) - interval)
+        }
     }
 }
