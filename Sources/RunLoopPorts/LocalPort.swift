@@ -23,10 +23,13 @@ public final class LocalPort: Sendable {
         case peerNotAllowed = "peer_not_allowed"
         /// Its data does not begin like a message, or its kind is not one that a local port accepts.
         case notAMessage = "not_a_message"
+        /// The lengths of its components do not add up to the length of what arrived.
         case wrongLengths = "wrong_lengths"
+        /// It has more components than ``PortMessage/maximumComponents``.
         case tooManyComponents = "too_many_components"
         /// The descriptors that arrived do not match what the message says.
         case wrongDescriptors = "wrong_descriptors"
+        /// It is longer than a message of the greatest size.
         case tooLarge = "too_large"
         /// The process ran out of descriptors while it received some: the message was refused, and the received descriptors
         /// were closed.

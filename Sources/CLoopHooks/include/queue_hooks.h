@@ -53,11 +53,13 @@ void queue_hooks_wake(void);
 
 // MARK: For the other hooks
 
+/// Whether the watcher is parked: set by `queue_hooks_park`, cleared by whoever wakes it.
 extern _Atomic(bool) queue_hooks_is_parked;
 /// Wakes the watcher if it is parked: once for each time that it parks.
 void queue_hooks_wake_parked(void);
 /// Whether the queue, or one that it targets directly or not, is watched.
 bool queue_hooks_leads_to_watched(void *_Nullable queue);
+/// The part of `queue_hooks_note_events` for a parked watcher. Async-signal-safe.
 void queue_hooks_note_events_slowly(uintptr_t place);
 
 /// Whether the watcher has to know that work is submitted to a queue. Called before that, while the queue is certainly alive. True while the watcher

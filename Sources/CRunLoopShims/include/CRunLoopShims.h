@@ -102,6 +102,7 @@ static inline uintptr_t run_loop_own_thread_pointer(void) {
     return pointer;
 }
 
+/// Only for `run_loop_generation`.
 extern _Atomic uint32_t run_loop_generation_counter;
 
 /// The number of forks without exec between this process and the first one that loaded this image. What another generation has
@@ -135,6 +136,7 @@ bool run_loop_is_main_thread(void);
 /// Begins a run of the calling thread's loop; runs may be nested. Returns what `run_loop_end_run` needs. Until then, what the thread
 /// waits for elsewhere it waits for in a callout. Async-signal-safe.
 uintptr_t run_loop_begin_run(void);
+/// Ends the run, on the same thread. `outer` is what `run_loop_begin_run` returned. Async-signal-safe.
 void run_loop_end_run(uintptr_t outer);
 /// The height of the stack (an address) at which the calling thread's innermost run began. 0: it does not run its loop.
 /// Async-signal-safe.

@@ -21,6 +21,7 @@ enum { TASK_POOL_CLASSES = 224 };
 /// The greatest number of functions kept for one job.
 enum { TASK_POOL_FUNCTIONS = 8 };
 
+/// A pool. Only the functions below know what it contains.
 typedef struct task_pool task_pool;
 
 /// A job in progress.
@@ -43,6 +44,7 @@ typedef enum task_pool_event { TASK_POOL_FULL = 0, TASK_POOL_BUSY = 1 } task_poo
 void task_pool_call(task_pool *pool, void (*wake)(void *_Nullable context, task_pool_event event), void *_Nullable context);
 /// Frees the pool. No job may be in progress, and none may begin.
 void task_pool_destroy(task_pool *pool);
+/// The width given to `task_pool_create`, clamped. Any thread.
 uint32_t task_pool_width(const task_pool *pool);
 
 // The workers' side. Any thread; not async-signal-safe.
@@ -64,6 +66,7 @@ uint64_t task_pool_word(const task_pool *pool);
 uint64_t task_pool_waiting(const task_pool *pool);
 /// The number of calls of `task_pool_enqueue` so far.
 uint64_t task_pool_enqueued(const task_pool *pool);
+/// The number of places: `task_pool_job_at` takes 0 to one less.
 uint32_t task_pool_places(const task_pool *pool);
 /// The job at a place; false if the place is free, or its job is just beginning or ending.
 bool task_pool_job_at(const task_pool *pool, uint32_t place, task_pool_job *job);

@@ -3,14 +3,21 @@
 public enum LoopPhase: UInt8, Sendable, Hashable, CaseIterable {
     /// No activation is running.
     case idle
+    /// A run has begun, and its first turn has not.
     case entry
+    /// A turn has begun. A loop that publishes only its waits, such as one found by its calls of epoll_wait, stays in this phase
+    /// until its next wait.
     case beforeTimers
+    /// The loop does the turn's work that needs no wait: blocks, requests, signalled sources. In a turn that only polls also
+    /// what the poll has found.
     case beforeSources
     /// The observers of `beforeWaiting` run: the loop is still busy.
     case beforeWaiting
     /// Inside the wait itself, and nowhere else.
     case waiting
+    /// The wait is over, and the loop handles what ended it, then blocks.
     case afterWaiting
+    /// The observers of the run's end run.
     case exit
 
     /// Whether a loop in this phase is at rest: it sleeps, or it is not running at all.

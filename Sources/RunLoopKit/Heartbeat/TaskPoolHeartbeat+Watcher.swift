@@ -8,6 +8,7 @@ extension TaskPoolHeartbeat {
     package struct RunningJob: Hashable, Sendable {
         /// The worker's thread id.
         package var threadID: Int32
+        /// When the job began.
         package var since: MonotonicInstant
         /// The function in which the job began; 0 if it is not known.
         package var function: UInt

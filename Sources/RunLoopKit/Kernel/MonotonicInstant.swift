@@ -65,7 +65,9 @@ extension UInt64 {
 }
 
 extension MonotonicInstant {
+    /// As ``advanced(by:)``.
     package static func + (instant: Self, duration: Duration) -> Self { instant.advanced(by: duration) }
+    /// Negative if `later` is the earlier one; clamped to ±292 years.
     package static func - (later: Self, earlier: Self) -> Duration { earlier.duration(to: later) }
 
     /// The instant after `timeout` from now; nil means never.

@@ -12,6 +12,7 @@ package final class PortPlace: Sendable {
     fileprivate let thread = Atomic<Int32>(0)
     fileprivate let modes = Atomic<UInt64>(0)
 
+    /// The place of a port that is on no loop.
     package init() {}
 
     /// Records where the port is now.
@@ -48,6 +49,7 @@ package final class PortPlace: Sendable {
 
 /// What a thread waits for at a message port.
 package struct PortWait: Sendable {
+    /// What has to come for the wait to end.
     package enum Reason: UInt32, Sendable {
         /// The reply to a request. The thread's loop runs a mode meanwhile.
         case reply = 1
@@ -66,6 +68,7 @@ package struct PortWait: Sendable {
     private let isTimed: Bool
     private let destination: PortDestination
 
+    /// - Parameter isTimed: Whether the wait has a limit.
     package init(_ reason: Reason, at destination: PortDestination, isTimed: Bool) {
         (self.reason, self.destination, self.isTimed) = (reason, destination, isTimed)
     }
@@ -104,6 +107,7 @@ extension PortWait {
     package struct Words: Hashable, Sendable {
         fileprivate static let timedFlag: UInt32 = 256
 
+        /// What the thread waits for.
         package let reason: Reason
         /// Whether the wait has a limit.
         package let isTimed: Bool

@@ -91,6 +91,8 @@ package func require(
     if !condition { trap(text(), file: file, line: line) }
 }
 
+/// Ends the process with the text and a line of the program: for ``require(_:_:file:line:)``, and for places that cannot be reached
+/// unless this library has a mistake itself. `fatalError`, because it prints its text in an optimised build, too.
 @inline(never)
 package func trap(_ text: String, file: StaticString, line: UInt) -> Never {
     fatalError("RunLoopKit: " + text, file: file, line: line)
@@ -124,6 +126,7 @@ package enum LoopWarning: UInt32 {
     /// One bit for each warning that was printed.
     private static let made = Atomic<UInt32>(0)
 
+    /// Prints the warning, the first time in this process. Any thread.
     package func make() {
         let bit: UInt32 = 1 << rawValue
         guard LoopWarning.made.bitwiseOr(bit, ordering: .relaxed).oldValue & bit == 0 else { return }

@@ -85,11 +85,13 @@ package final class RunCompletion: Sendable {
     /// What the thread waits for while the run sleeps, for readers of its stack.
     let awaited: PortWait?
 
+    /// Not set. A run with it reports `wait` in its thread's memory while it sleeps.
     package init(awaiting wait: PortWait? = nil) { awaited = wait }
 
     /// Acquiring: if it is true, what was written before ``set()`` is visible.
     package var isSet: Bool { flag.load(ordering: .acquiring) }
 
+    /// Ends the run. A caller on another thread than the loop's wakes the loop afterwards.
     package func set() { flag.store(true, ordering: .releasing) }
 
     // What has stopped runs with this condition. The loop's thread; relaxed.

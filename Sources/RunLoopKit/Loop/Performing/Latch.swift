@@ -13,6 +13,7 @@ package enum WaitPoint {
     /// The value of the word while a thread waits.
     package static let closed: UInt32 = 0
 
+    /// What has to happen for the wait to end.
     package enum Reason: UInt32, Sendable {
         /// The start of a worker's thread.
         case workerStart = 1
