@@ -157,6 +157,27 @@ struct BeforeSleepTests {
         #expect(time >= .milliseconds(5))
     }
 
+    @Test("A repeated request with a shorter limit is done when that limit expires")
+    func shorterLimit() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            let busy = EventSource { source in
+                if trace.all.isEmpty { source.signal() }
+            }
+            loop.add(busy)
+            busy.signal()
+            loop.performBeforeWaiting("patient") {
+                trace.note("patient")
+                loop.stop()
+            }
+            loop.performBeforeWaiting("limited", atLatest: .seconds(3600)) { trace.note("replaced") }
+            loop.performBeforeWaiting("limited", atLatest: .zero) { trace.note("limited") }
+            loop.run(for: .seconds(60))
+            return trace.all
+        }
+        #expect(trace == ["limited", "patient"])
+    }
+
     @Test("R23: the end of a nested run does the work; work that runs the loop is not done twice")
     func nested() async {
         let trace = await onLoopThread { loop in

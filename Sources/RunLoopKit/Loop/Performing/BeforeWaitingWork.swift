@@ -19,7 +19,8 @@ extension EventRunLoop {
     ///   - activities: When the work is done; an empty set traps. `beforeWaiting` alone makes it work for an idle loop: a run
     ///     that ends takes no time for it.
     ///   - mode: A mode, or all common ones.
-    ///   - limit: If the loop has not done the work after this time, it is done at the beginning of a turn. Nil for no limit.
+    ///   - limit: If the loop has not done the work after this time, it is done at the beginning of a turn. Nil for no limit. If
+    ///     the call replaces a body and both calls have a limit, the earlier one holds.
     public func performBeforeWaiting(
         _ key: some Hashable & Sendable,
         order: Int = 0,
@@ -92,13 +93,15 @@ final class BeforeWaitingWork: Sendable {
     private struct Queue: Sendable {
         var keys: [(key: Key, number: UInt64)] = []
         var begin = 0
-        /// The earliest deadline of the work that was added since the lane was last processed.
+        /// The earliest deadline of the requests that were made since the lane was last processed.
         var deadline = MonotonicInstant.distantFuture
 
         mutating func append(_ key: Key, number: UInt64, deadline: MonotonicInstant) {
             keys.append((key, number))
-            self.deadline = min(self.deadline, deadline)
+            limit(by: deadline)
         }
+
+        mutating func limit(by deadline: MonotonicInstant) { self.deadline = min(self.deadline, deadline) }
 
         /// If most entries are obsolete, because their work was cancelled while the mode did not run: removes these, and returns
         /// their keys.
@@ -133,6 +136,7 @@ final class BeforeWaitingWork: Sendable {
             let former = state.works[key]
             if former?.lane == lane {
                 state.works[key]?.body = body
+                state.queues[lane]?.limit(by: deadline)
                 return (.replaced, former, [])
             }
             // Removed first: otherwise the dictionary would keep the former key.
