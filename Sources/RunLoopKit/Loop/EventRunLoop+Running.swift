@@ -75,45 +75,17 @@ extension EventRunLoop {
         return activate(&activation, for: timeout)
     }
 
-    /// Pushes the activation, runs it, and restores the outer one (R12).
+    /// Sets the outer run aside, runs the activation, and resumes the outer run (R12).
     private func activate(_ activation: inout Activation, for timeout: Duration?) -> RunResult {
-        let outer = heartbeat.pulse
-        let outerStops = stopRequests.exchange(0, ordering: .acquiringAndReleasing)
-        let outerModeStops = activation.mode.stopRequests.exchange(0, ordering: .acquiringAndReleasing)
-        let outerConsumed = wake.wasConsumed.exchange(false, ordering: .relaxed)
-        let outerWaits = waitsAhead.exchange(false, ordering: .relaxed)
-        let anyOuterWaits = outerWaitsAhead.load(ordering: .relaxed)
-        if outerWaits { outerWaitsAhead.store(true, ordering: .relaxed) }
+        let outer = setOuterRunAside(for: activation.mode)
         notify(.entry, in: activation.mode)
         // The run's time begins here: the time that the entry observers take does not count.
         if let timeout { activation.deadline = .now.advanced(by: timeout) }
         let result = takeTurns(&activation)
         if result == .stopped { noteStops(of: activation) }
         notify(.exit, in: activation.mode)
-        let passesOn = restore(outerStops, to: stopRequests, after: result)
-        _ = restore(outerModeStops, to: activation.mode.stopRequests, after: result)
-        // With a turn number of its own, so that a watcher sees the return as a transition even if the phase is the same as
-        // before.
-        heartbeat.publish(outer.phase, modeIndex: outer.modeIndex, turn: heartbeat.pulse.turn &+ 1)
-        waitsAhead.store(outerWaits, ordering: .relaxed)
-        outerWaitsAhead.store(anyOuterWaits, ordering: .relaxed)
-        // A wake-up that the nested run has consumed may have been meant for the outer run, which may be about to sleep.
-        let hasConsumed = wake.wasConsumed.exchange(outerConsumed, ordering: .relaxed)
-        let isOuterToEnd = outerStops != 0 || passesOn || isEnding
-        if outer.phase != .idle, hasConsumed || (outerWaits && isOuterToEnd) { wake.post() }
+        resume(outer, afterRunOf: activation.mode, result)
         return result
-    }
-
-    /// Restores the outer run's stop requests. A stop by another thread that this run has not answered, because it ended for
-    /// another reason in that turn, is added to them: the other thread does not know about nested runs. A stop by this thread was
-    /// for this run (R22). Without an outer run nobody sees what is left here: a run begins without a stop.
-    ///
-    /// - Returns: Whether one was added.
-    private func restore(_ outer: UInt8, to requests: borrowing Atomic<UInt8>, after result: RunResult) -> Bool {
-        let stops = requests.exchange(outer, ordering: .acquiringAndReleasing)
-        guard stops & Stop.fromElsewhere != 0, result != .stopped else { return false }
-        requests.bitwiseOr(Stop.fromElsewhere, ordering: .acquiringAndReleasing)
-        return true
     }
 
     private func takeTurns(_ activation: inout Activation) -> RunResult {
