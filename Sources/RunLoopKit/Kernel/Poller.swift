@@ -198,8 +198,9 @@ extension Poller {
         timeAsked.store(MonotonicInstant.now.nanoseconds, ordering: .relaxed)
     }
 
-    /// Whether the kernel must be polled anyway. To be called once in each turn with work at hand. The loop's thread.
-    func isOverdue() -> Bool {
+    /// Counts a turn with work at hand, which need not poll the kernel; returns whether it must do so anyway. Once in each such
+    /// turn. The loop's thread.
+    func countBusyTurn() -> Bool {
         let turns = turnsSinceAsked.load(ordering: .relaxed) + 1
         turnsSinceAsked.store(turns, ordering: .relaxed)
         if turns >= Poller.turnsWithoutAsking.load(ordering: .relaxed) { return true }

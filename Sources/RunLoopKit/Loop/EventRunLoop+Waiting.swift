@@ -40,8 +40,8 @@ extension EventRunLoop {
         let mode = activation.mode
         // With only the wake descriptor in the set there is no need to poll the kernel: the state of `wake` is sufficient.
         let mayHaveEvents = servesMainQueue(in: mode) || mode.hasDescriptors.load(ordering: .acquiring)
-        let asks = mayHaveEvents && (activation.pollsOnly || mode.poller.isOverdue())
-        let isFresh = asks && ask(mode)
+        let isPollDue = mayHaveEvents && (activation.pollsOnly || mode.poller.countBusyTurn())
+        let isFresh = isPollDue && pollKernel(mode)
         return choose(in: mode, wokenUp: wake.consume(), mainQueueFirst: mainQueueFirst, isFresh: isFresh)
     }
 
@@ -64,16 +64,7 @@ extension EventRunLoop {
     private func waitForArrival(_ activation: Activation, mainQueueFirst: Bool) -> Arrival {
         let mode = activation.mode
         while prepareToWait(in: mode) {
-            // In this order: a change whose wake-up comes after this line ends the wait below; an earlier one is seen.
-            let sleeps = wake.prepareToSleep(in: mode.poller.place)
-            let isOverdue = (!sleeps || hasReady(mode)) && mode.poller.isOverdue()
-            if isOverdue { mode.forgetExpected() }
-            var isFresh = true
-            if sleeps && !hasReady(mode) {
-                harvest(mode, for: timeToWait(activation), awaiting: activation.completion?.awaited)
-            } else {
-                isFresh = isOverdue && ask(mode)
-            }
+            let isFresh = sleepUnlessBusy(activation)
             let arrival = choose(
                 in: mode,
                 wokenUp: wake.consume(),
@@ -84,6 +75,22 @@ extension EventRunLoop {
             return arrival
         }
         return sleepWithoutDescriptors(activation)
+    }
+
+    /// Sleeps in the kernel until an event, the earliest date or a wake-up. With work at hand the loop does not sleep, and polls the
+    /// kernel only if that is due.
+    ///
+    /// - Returns: Whether the kernel's events have just been harvested.
+    private func sleepUnlessBusy(_ activation: Activation) -> Bool {
+        let mode = activation.mode
+        // In this order: a change whose wake-up comes after this line ends the wait below; an earlier one is seen.
+        let isWoken = !wake.prepareToSleep(in: mode.poller.place)
+        let isPollDue = (isWoken || hasReady(mode)) && mode.poller.countBusyTurn()
+        // These may have been all the work at hand: then the loop sleeps after all.
+        if isPollDue { mode.forgetExpected() }
+        if isWoken || hasReady(mode) { return isPollDue && pollKernel(mode) }
+        harvest(mode, for: timeToWait(activation), awaiting: activation.completion?.awaited)
+        return true
     }
 
     /// Chooses among what is ready (R36). The main queue precedes everything else in a turn that checks it, and follows
@@ -183,7 +190,7 @@ extension EventRunLoop {
     ///
     /// While harvested descriptors wait for their delivery no more are needed: descriptors that became ready since then are
     /// taken after these. The main queue does not wait for that.
-    private func ask(_ mode: LoopMode) -> Bool {
+    private func pollKernel(_ mode: LoopMode) -> Bool {
         mode.forgetExpected()
         guard mode.hasReadyDescriptors.load(ordering: .acquiring) else {
             harvest(mode, for: .zero)
