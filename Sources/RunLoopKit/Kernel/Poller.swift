@@ -6,7 +6,8 @@ import Synchronization
 /// One mode's epoll set. It contains the loop's wake descriptor, on main the main queue's eventfd, and the mode's descriptors.
 /// It is created when the mode first waits or gets a descriptor.
 ///
-/// Opening, closing and changing happen under the mode's lock. Only the loop's thread waits, and waiting takes no lock.
+/// Opening, closing and changing happen under the mode's lock. Only the loop's thread waits, and waiting takes no lock; if it finds
+/// there that the set is lost, it gives the set up without the lock.
 ///
 /// A set is abandoned, and not closed, if its number is no longer its own: the program has closed it, or this process was
 /// forked and the set is its parent's. The mode then makes a new one. (If another library's epoll set has been given the
@@ -71,11 +72,15 @@ final class Poller: Sendable {
     var harvest: UInt64 { harvests.load(ordering: .relaxed) }
 
     /// The place in which the loop sleeps when it waits for this set.
-    var place: WakeUp.Place {
-        WakeUp.Place(set: descriptor, wakeDescriptor: wakeDescriptor.load(ordering: .relaxed))
+    var place: WakeUp.Place { place(ofSet: descriptor) }
+
+    private func place(ofSet number: Int32) -> WakeUp.Place {
+        WakeUp.Place(set: number, wakeDescriptor: wakeDescriptor.load(ordering: .relaxed))
     }
 
-    private var descriptor: Int32 { Int32(truncatingIfNeeded: epoll.load(ordering: .relaxed)) }
+    private var descriptor: Int32 { Poller.descriptor(epoll.load(ordering: .relaxed)) }
+
+    private static func descriptor(_ word: UInt64) -> Int32 { Int32(truncatingIfNeeded: word) }
 
     private static func isOpen(_ word: UInt64) -> Bool { word >> 32 == run_loop_generation() && word != none }
 
@@ -98,8 +103,9 @@ final class Poller: Sendable {
 
     /// Closes the set if it is still its own, otherwise abandons it.
     func close() {
-        let place = self.place
         let former = epoll.exchange(Poller.none, ordering: .acquiringAndReleasing)
+        // Of the set that was just taken out: another thread may have opened a new one in the meantime.
+        let place = place(ofSet: Poller.descriptor(former))
         watchesMainQueue.store(false, ordering: .relaxed)
         watchesClock.store(false, ordering: .relaxed)
         guard former != Poller.none, let wakeUp = SetRegistry.leave(place.set, of: self) else { return }
@@ -168,28 +174,32 @@ extension Poller {
         let fd = descriptor
         harvests.add(1, ordering: .relaxed)
         let capacity = capacity.load(ordering: .relaxed)
-        let size = Self.bytesBeforeEvents + capacity * Self.bytesPerEvent
-        unsafe withUnsafeTemporaryAllocation(byteCount: size, alignment: MemoryLayout<UInt64>.alignment) { bytes in
-            guard let memory = bytes.baseAddress else { return }
-            let words = unsafe memory.bindMemory(to: UInt32.self, capacity: PortWait.count)
+        unsafe Self.withMemory(for: capacity) { words, events in
             if let wait { unsafe wait.0.write(to: words, mode: wait.mode) } else { unsafe PortWait.clear(words) }
-            let start = unsafe (memory + Self.bytesBeforeEvents).bindMemory(to: epoll_event.self, capacity: capacity)
-            let count = unsafe event_run_loop_wait(
-                fd,
-                start,
-                Int32(capacity),
-                timeout?.nanoseconds ?? -1
-            )
+            let count = unsafe event_run_loop_wait(fd, events, Int32(capacity), timeout?.nanoseconds ?? -1)
             // EINTR: a signal interrupted the wait and there are no events. Any other error means that the number is no
             // longer an epoll set.
             if count < 0, count != -EINTR { close() }
             notePolled()
-            self.capacity.store(
-                count == capacity ? Poller.capacities.greatest : Poller.capacities.usual,
-                ordering: .relaxed
-            )
-            let harvested = unsafe UnsafeBufferPointer(start: start, count: max(0, Int(count)))
-            unsafe receive(Events(harvested: harvested, isFull: count == capacity))
+            let isFull = count == capacity
+            self.capacity.store(isFull ? Poller.capacities.greatest : Poller.capacities.usual, ordering: .relaxed)
+            let harvested = unsafe UnsafeBufferPointer(start: events, count: max(0, Int(count)))
+            unsafe receive(Events(harvested: harvested, isFull: isFull))
+        }
+    }
+
+    /// Memory for one wait: the words of a `PortWait`, and behind them the events. On the stack if the capacity is the usual one.
+    @inline(__always)
+    private static func withMemory(
+        for capacity: Int,
+        _ body: (UnsafeMutablePointer<UInt32>, UnsafeMutablePointer<epoll_event>) -> Void
+    ) {
+        let size = bytesBeforeEvents + capacity * bytesPerEvent
+        unsafe withUnsafeTemporaryAllocation(byteCount: size, alignment: MemoryLayout<UInt64>.alignment) { bytes in
+            guard let start = bytes.baseAddress else { return }
+            let words = unsafe start.bindMemory(to: UInt32.self, capacity: PortWait.count)
+            let events = unsafe (start + bytesBeforeEvents).bindMemory(to: epoll_event.self, capacity: capacity)
+            unsafe body(words, events)
         }
     }
 
