@@ -35,14 +35,15 @@ struct DescriptorTable: Sendable {
         /// Another file was opened under the descriptor's number.
         var isClosed = false
         var deliveries = 0
-        /// How many more times it is not expected to have more, after an expectation failed.
-        var doubts = 0
+        /// For a source that reads itself: how many more times the kernel is polled before it is called again, because it had nothing
+        /// when it was expected to have more.
+        var pollsFirst = 0
     }
 
     /// The number of deliveries of a level-triggered source between two checks whether its descriptor is still the same.
     private static let deliveriesPerCheck = 32
-    /// How often the kernel is polled for a source after it was expected to have more and had nothing.
-    private static let doubtsOfDisappointment = 32
+    /// The value of `pollsFirst` after such a call.
+    private static let pollsAfterMiss = 32
 
     private var slots: [Slot?] = []
     private var freeTickets: [Int] = []
@@ -211,11 +212,11 @@ extension DescriptorTable {
 
     /// Records the result of a source that reads its descriptor itself.
     mutating func note(_ finding: DescriptorSource.Finding, of delivery: Delivery) {
-        guard let ticket = ticket(of: delivery.token), let doubts = slots[ticket]?.doubts else { return }
+        guard let ticket = ticket(of: delivery.token), let pollsFirst = slots[ticket]?.pollsFirst else { return }
         switch finding {
-        case .perhapsMore where doubts > 0: slots[ticket]?.doubts = doubts - 1
+        case .perhapsMore where pollsFirst > 0: slots[ticket]?.pollsFirst = pollsFirst - 1
         case .perhapsMore: expected.append(delivery.token)
-        case .nothing where delivery.isExpected: slots[ticket]?.doubts = DescriptorTable.doubtsOfDisappointment
+        case .nothing where delivery.isExpected: slots[ticket]?.pollsFirst = DescriptorTable.pollsAfterMiss
         case .nothing, .something: break
         }
     }

@@ -26,8 +26,7 @@ public final class EventSource: Sendable {
     private let hasQueuedSignal = Atomic<Bool>(false)
 
     private struct State: Sendable {
-        /// The ticket says whether the source is in the mode's queue of signalled sources.
-        var places: [ItemPlace<Bool>] = []
+        var places: [ItemPlace<Queued>] = []
         /// The loops that record it for all their common modes.
         var commonLoops: [EventRunLoop] = []
         var isSignalled = false
@@ -36,6 +35,11 @@ public final class EventSource: Sendable {
         var wasPassedOver = false
         /// Nil once invalid.
         var perform: Boxed?
+    }
+
+    /// Whether the source is in the queue of a mode's signalled sources.
+    private enum Queued: Sendable {
+        case no, yes
     }
 
     /// A struct instead of the bare closure: a closure in an Optional would be called through a thunk that is allocated each
@@ -83,9 +87,9 @@ public final class EventSource: Sendable {
     /// Requests that the first loop to reach it, of those it is on, performs it in its next pass. Does not wake a sleeping loop
     /// (R24): see ``signalAndWake()``. Any thread; not in a signal handler, which has ``EventRunLoop/wakeUp()``.
     public func signal() {
-        // Many threads may signal one source at once. This is a read-modify-write even if it changes nothing. If the loop's
-        // exchange in `begin` comes after it, that exchange acquires what the caller did before; if it came before it, this
-        // finds false.
+        // Many threads may signal one source at once: if its signal is queued already, this takes no lock. Not by a plain load.
+        // True for true is a write, so the loop's exchange in `begin` comes either before it, and then this finds false; or after
+        // it, and then the loop sees what the caller did before.
         if hasQueuedSignal.compareExchange(expected: true, desired: true, ordering: .acquiringAndReleasing).exchanged {
             return
         }
@@ -122,8 +126,8 @@ public final class EventSource: Sendable {
 
     /// Queues the source in every mode in whose queue it is not.
     private func enqueue(_ state: inout State) {
-        for index in state.places.indices where !state.places[index].ticket {
-            state.places[index].ticket = true
+        for index in state.places.indices where state.places[index].ticket == .no {
+            state.places[index].ticket = .yes
             state.places[index].mode.enqueue(self)
         }
     }
@@ -153,7 +157,7 @@ extension EventSource {
 
     /// Records that the source is no longer in the mode's queue.
     private static func noteTaken(from mode: LoopMode, _ state: inout State) {
-        if let index = state.places.firstIndex(where: { $0.mode === mode }) { state.places[index].ticket = false }
+        if let index = state.places.firstIndex(where: { $0.mode === mode }) { state.places[index].ticket = .no }
     }
 
     private func begin(in mode: LoopMode) -> Boxed? {
@@ -190,7 +194,7 @@ extension EventSource: LoopItem {
         try state.withLock { state throws(RunLoopError) in
             guard state.perform != nil else { throw RunLoopError(.itemInvalid) }
             guard !state.places.isIn(mode) else { return false }
-            state.places.append(ItemPlace(loop: loop, mode: mode, ticket: false))
+            state.places.append(ItemPlace(loop: loop, mode: mode, ticket: .no))
             mode.contents.withLock { $0.sources[ObjectIdentifier(self)] = self }
             mode.population.add(1, ordering: .releasing)
             if state.isSignalled { enqueue(&state) }
