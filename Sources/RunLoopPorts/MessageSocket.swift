@@ -61,7 +61,7 @@ extension MessageSocket {
     ) throws(RunLoopError) {
         try message.check()
         guard let port = message.replyPort else {
-            return try send(message, kind, number, message.descriptors, timeout, destination)
+            return try send(message, kind, number: number, with: message.descriptors, timeout: timeout, to: destination)
         }
         let (ours, theirs) = try MessageSocket.pair()
         // Both ends were made here: only the messages can identify the process that got the other end.
@@ -69,7 +69,8 @@ extension MessageSocket {
         // The receiver may answer at once, so our end exists before the message is sent.
         let connection = try port.receiver.adopt(ours)
         do throws(RunLoopError) {
-            try send(message, kind, number, message.descriptors + [theirs.descriptor], timeout, destination)
+            let descriptors = message.descriptors + [theirs.descriptor]
+            try send(message, kind, number: number, with: descriptors, timeout: timeout, to: destination)
         } catch {
             // Its loop would see the other end close, too, but may not run for a long time: each attempt would keep a descriptor.
             port.receiver.forget(connection)
@@ -80,10 +81,10 @@ extension MessageSocket {
     private func send(
         _ message: PortMessage,
         _ kind: MessageHeader.Kind,
-        _ number: UInt32,
-        _ descriptors: [Int32],
-        _ timeout: Duration?,
-        _ destination: PortDestination?
+        number: UInt32,
+        with descriptors: [Int32],
+        timeout: Duration?,
+        to destination: PortDestination?
     ) throws(RunLoopError) {
         let header = MessageHeader(
             kind: kind,
@@ -94,7 +95,7 @@ extension MessageSocket {
             descriptorCount: descriptors.count
         )
         let failure = unsafe MessageSocket.withParts(header, message.components) { parts in
-            unsafe send(parts, descriptors, timeout, destination)
+            unsafe send(parts, with: descriptors, timeout: timeout, to: destination)
         }
         if failure != 0 { throw MessageSocket.error(sending: failure) }
     }
@@ -102,9 +103,9 @@ extension MessageSocket {
     /// Returns 0 or the errno; ETIMEDOUT if there was no room in time.
     private func send(
         _ parts: UnsafeBufferPointer<iovec>,
-        _ descriptors: [Int32],
-        _ timeout: Duration?,
-        _ destination: PortDestination?
+        with descriptors: [Int32],
+        timeout: Duration?,
+        to destination: PortDestination?
     ) -> Int32 {
         guard let start = parts.baseAddress else { return EINVAL }
         // The deadline is computed only when there is something to wait for: a clock read for each message is noticeable.
@@ -129,13 +130,15 @@ extension MessageSocket {
         while true {
             let forever = deadline == .distantFuture
             let left = forever ? -1 : max(0, MonotonicInstant.now.duration(to: deadline).nanoseconds)
-            let result = waitForRoom(left, wait)
+            let result = pollForRoom(for: left, wait)
             if result > 0 { return true }
-            if left == 0 || result != -EINTR && result != 0 { return false }
+            let isWorthAnotherTry = result == 0 || result == -EINTR
+            guard isWorthAnotherTry, left != 0 else { return false }
         }
     }
 
-    private func waitForRoom(_ nanoseconds: Int64, _ wait: PortWait) -> Int32 {
+    /// As `run_loop_message_wait_writable`, with the words of the wait behind the polled descriptor.
+    private func pollForRoom(for nanoseconds: Int64, _ wait: PortWait) -> Int32 {
         let words = PortWait.count * MemoryLayout<UInt32>.stride
         return unsafe withUnsafeTemporaryAllocation(
             byteCount: PortWait.offsetBehindPolled + words,

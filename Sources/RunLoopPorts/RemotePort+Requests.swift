@@ -35,7 +35,7 @@ extension RemotePort {
             let isBorrowing = try borrow(loop, mode)
             defer { if isBorrowing { giveBack(loop, mode) } }
             try channel.send(message, kind: .request, number: number, timeout: sendTimeout)
-            return try wait(for: waiter, number, loop, mode, receiveTimeout).get()
+            return try wait(for: waiter, number, in: mode, of: loop, timeout: receiveTimeout).get()
         } catch {
             channel.leave(number)
             throw error
@@ -50,9 +50,9 @@ extension RemotePort {
     private func wait(
         for waiter: LoopWaiter,
         _ number: UInt32,
-        _ loop: EventRunLoop,
-        _ mode: EventRunLoop.Mode,
-        _ timeout: Duration?
+        in mode: EventRunLoop.Mode,
+        of loop: EventRunLoop,
+        timeout: Duration?
     ) -> RemoteChannel.Outcome {
         let deadline = MonotonicInstant.after(timeout)
         var left = timeout
@@ -165,7 +165,8 @@ extension RemotePort {
             let promise = ReplyPromise(continuation)
             loop.perform(in: mode) {
                 do throws(RunLoopError) {
-                    try self.start(message, promise, loop, mode, sendTimeout, receiveTimeout)
+                    let number = try self.send(message, for: promise, in: mode, of: loop, timeout: sendTimeout)
+                    self.limit(promise, number, in: mode, of: loop, to: receiveTimeout)
                 } catch {
                     promise.finish(.failure(error))
                 }
@@ -174,25 +175,35 @@ extension RemotePort {
         return try outcome.get()
     }
 
-    private func start(
+    /// Sends the request, and returns its number. The loop's thread.
+    private func send(
         _ message: PortMessage,
-        _ promise: ReplyPromise,
-        _ loop: EventRunLoop,
-        _ mode: EventRunLoop.Mode,
-        _ sendTimeout: Duration,
-        _ receiveTimeout: Duration
-    ) throws(RunLoopError) {
+        for promise: ReplyPromise,
+        in mode: EventRunLoop.Mode,
+        of loop: EventRunLoop,
+        timeout: Duration
+    ) throws(RunLoopError) -> UInt32 {
         guard isValid else { throw RunLoopError(.portInvalid) }
         try enter(loop, mode)
         let number = try channel.enter(PromiseWaiter(promise))
         do {
-            try channel.send(message, kind: .request, number: number, timeout: sendTimeout)
+            try channel.send(message, kind: .request, number: number, timeout: timeout)
+            return number
         } catch {
             channel.leave(number)
             throw error
         }
-        // From here on only the timer retains the promise: if the loop ends, both are released, and the promise reports that.
-        // The timer also retains the port.
+    }
+
+    /// Ends the request if there is no reply in time. From here on only the timer retains the promise: if the loop ends, both are
+    /// released, and the promise reports that. The timer also retains the port.
+    private func limit(
+        _ promise: ReplyPromise,
+        _ number: UInt32,
+        in mode: EventRunLoop.Mode,
+        of loop: EventRunLoop,
+        to receiveTimeout: Duration
+    ) {
         let timer = EventTimer(after: receiveTimeout) { _ in
             self.channel.leave(number)
             promise.finish(.failure(RunLoopError(.receiveTimeout)))
