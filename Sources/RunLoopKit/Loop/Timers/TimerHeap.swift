@@ -1,5 +1,3 @@
-import Synchronization
-
 /// The sort key of timers: fire date, then order, then insertion (R41).
 struct TimerKey: Sendable {
     /// Nanoseconds on the timer's clock.
@@ -151,60 +149,5 @@ struct TimerHeap: Sendable {
             child += 1
         }
         return least
-    }
-}
-
-/// Where a timer is: the modes of one loop, with its ticket in the queue of each. The first needs no array, because most timers
-/// are in one mode.
-struct TimerPlaces: Sendable {
-    private(set) var loop: EventRunLoop?
-    private var mode: LoopMode?
-    private var ticket: UInt32 = 0
-    private var others: [(mode: LoopMode, ticket: UInt32)] = []
-
-    func isIn(_ mode: LoopMode) -> Bool { self.mode === mode || others.contains { $0.mode === mode } }
-
-    /// The mode must belong to the loop of the other modes.
-    mutating func append(_ mode: LoopMode, of loop: EventRunLoop, ticket: UInt32) {
-        guard self.mode != nil else {
-            (self.loop, self.mode, self.ticket) = (loop, mode, ticket)
-            return
-        }
-        others.append((mode, ticket))
-    }
-
-    /// Removes the place in a mode, and returns its ticket.
-    mutating func leave(_ mode: LoopMode) -> UInt32? {
-        guard self.mode === mode else {
-            return others.firstIndex { $0.mode === mode }.map { others.remove(at: $0).ticket }
-        }
-        let left = ticket
-        if let next = others.popLast() {
-            (self.mode, ticket) = next
-        } else {
-            (loop, self.mode) = (nil, nil)
-        }
-        return left
-    }
-
-    /// Removes the timer from the queues of all its modes.
-    func leaveQueues() {
-        forEach { mode, ticket in
-            mode.withTimers { $0.remove(ticket) }
-            mode.population.subtract(1, ordering: .releasing)
-        }
-    }
-
-    /// - Parameter body: Called with each mode and the ticket there.
-    @inline(__always)
-    func forEach(_ body: (LoopMode, UInt32) -> Void) {
-        if let mode { body(mode, ticket) }
-        for place in others { body(place.mode, place.ticket) }
-    }
-
-    mutating func take() -> TimerPlaces {
-        var taken = TimerPlaces()
-        swap(&taken, &self)
-        return taken
     }
 }
