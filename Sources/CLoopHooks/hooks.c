@@ -69,9 +69,9 @@ enter(loop_wait wait, const loop_polled *polled, bool rests, bool is_unbounded) 
 }
 
 /// Called after a wait. If the thread became known during the wait, its heartbeat was at rest from the beginning.
-static inline __attribute__((always_inline)) void leave(bool is_loops, bool rests) {
+static inline __attribute__((always_inline)) void leave(bool is_loop_wait, bool rests) {
     // If a signal handler called fork(2) during the wait, the child has no slot any more.
-    loop_slot *slot = is_loops ? loop_thread_own.slot : NULL;
+    loop_slot *slot = is_loop_wait ? loop_thread_own.slot : NULL;
     if (!slot) return;
     loop_slot_note_use(slot, loop_thread_own.loop.set, false);
     void *heartbeat = loop_slot_heartbeat(slot);
@@ -106,27 +106,27 @@ static inline bool lasts_if_readable(const struct timespec *timeout) {
 
 HOOK hook_epoll_wait(int set, struct epoll_event *events, int capacity, int timeout) {
     NEXT(epoll_wait);
-    bool is_loops = enter(WAIT(set, -1), NULL, timeout != 0, timeout < 0);
+    bool is_loop_wait = enter(WAIT(set, -1), NULL, timeout != 0, timeout < 0);
     int count = next.epoll_wait(set, events, capacity, timeout);
-    leave(is_loops, timeout != 0);
+    leave(is_loop_wait, timeout != 0);
     queue_hooks_note_events((uintptr_t)__builtin_return_address(0));
     return count;
 }
 
 HOOK hook_epoll_pwait(int set, struct epoll_event *events, int capacity, int timeout, const sigset_t *mask) {
     NEXT(epoll_pwait);
-    bool is_loops = enter(WAIT(set, -1), NULL, timeout != 0, timeout < 0);
+    bool is_loop_wait = enter(WAIT(set, -1), NULL, timeout != 0, timeout < 0);
     int count = next.epoll_pwait(set, events, capacity, timeout, mask);
-    leave(is_loops, timeout != 0);
+    leave(is_loop_wait, timeout != 0);
     return count;
 }
 
 HOOK hook_epoll_pwait2(int set, struct epoll_event *events, int capacity, const struct timespec *timeout, const sigset_t *mask) {
     NEXT(epoll_pwait2);
     bool rests = lasts_if_readable(timeout);
-    bool is_loops = enter(WAIT(set, -1), NULL, rests, !timeout);
+    bool is_loop_wait = enter(WAIT(set, -1), NULL, rests, !timeout);
     int count = next.epoll_pwait2(set, events, capacity, timeout, mask);
-    leave(is_loops, rests);
+    leave(is_loop_wait, rests);
     return count;
 }
 
@@ -143,18 +143,18 @@ static inline int only(const struct pollfd *descriptors, nfds_t count) {
 
 HOOK hook_poll(struct pollfd *descriptors, nfds_t count, int timeout) {
     NEXT(poll);
-    bool is_loops = enter(WAIT(-1, only(descriptors, count)), POLLED(descriptors, count), timeout != 0, timeout < 0);
+    bool is_loop_wait = enter(WAIT(-1, only(descriptors, count)), POLLED(descriptors, count), timeout != 0, timeout < 0);
     int ready = next.poll(descriptors, count, timeout);
-    leave(is_loops, timeout != 0);
+    leave(is_loop_wait, timeout != 0);
     return ready;
 }
 
 HOOK hook_ppoll(struct pollfd *descriptors, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
     NEXT(ppoll);
     bool rests = lasts(timeout);
-    bool is_loops = enter(WAIT(-1, only(descriptors, count)), POLLED(descriptors, count), rests, !timeout);
+    bool is_loop_wait = enter(WAIT(-1, only(descriptors, count)), POLLED(descriptors, count), rests, !timeout);
     int ready = next.ppoll(descriptors, count, timeout, mask);
-    leave(is_loops, rests);
+    leave(is_loop_wait, rests);
     return ready;
 }
 
@@ -163,18 +163,18 @@ HOOK hook_ppoll(struct pollfd *descriptors, nfds_t count, const struct timespec 
 HOOK hook_poll_chk(struct pollfd *descriptors, nfds_t count, int timeout, size_t length) {
     NEXT(poll_chk);
     bool fits = length / sizeof *descriptors >= count;
-    bool is_loops = enter(WAIT(-1, fits ? only(descriptors, count) : -1), POLLED(descriptors, fits ? count : 0), timeout != 0, timeout < 0);
+    bool is_loop_wait = enter(WAIT(-1, fits ? only(descriptors, count) : -1), POLLED(descriptors, fits ? count : 0), timeout != 0, timeout < 0);
     int ready = next.poll_chk(descriptors, count, timeout, length);
-    leave(is_loops, timeout != 0);
+    leave(is_loop_wait, timeout != 0);
     return ready;
 }
 
 HOOK hook_ppoll_chk(struct pollfd *descriptors, nfds_t count, const struct timespec *timeout, const sigset_t *mask, size_t length) {
     NEXT(ppoll_chk);
     bool fits = length / sizeof *descriptors >= count, rests = lasts(timeout);
-    bool is_loops = enter(WAIT(-1, fits ? only(descriptors, count) : -1), POLLED(descriptors, fits ? count : 0), rests, !timeout);
+    bool is_loop_wait = enter(WAIT(-1, fits ? only(descriptors, count) : -1), POLLED(descriptors, fits ? count : 0), rests, !timeout);
     int ready = next.ppoll_chk(descriptors, count, timeout, mask, length);
-    leave(is_loops, rests);
+    leave(is_loop_wait, rests);
     return ready;
 }
 
@@ -187,9 +187,9 @@ HOOK hook_select(int count, fd_set *readable, fd_set *writable, fd_set *exceptio
     NEXT(select);
     // Read before the call, because the kernel writes the remaining time there.
     bool rests = !timeout || timeout->tv_sec != 0 || timeout->tv_usec != 0;
-    bool is_loops = enter(WAIT(-1, -1), SELECTED(count, readable, writable), rests, !timeout);
+    bool is_loop_wait = enter(WAIT(-1, -1), SELECTED(count, readable, writable), rests, !timeout);
     int ready = next.select(count, readable, writable, exceptional, timeout);
-    leave(is_loops, rests);
+    leave(is_loop_wait, rests);
     return ready;
 }
 
@@ -198,9 +198,9 @@ HOOK hook_pselect(
 ) {
     NEXT(pselect);
     bool rests = lasts(timeout);
-    bool is_loops = enter(WAIT(-1, -1), SELECTED(count, readable, writable), rests, !timeout);
+    bool is_loop_wait = enter(WAIT(-1, -1), SELECTED(count, readable, writable), rests, !timeout);
     int ready = next.pselect(count, readable, writable, exceptional, timeout, mask);
-    leave(is_loops, rests);
+    leave(is_loop_wait, rests);
     return ready;
 }
 

@@ -103,7 +103,7 @@ enum { MANY = 8 };
 /// it may do anything: that is not a loop.
 ///
 /// `PolledSet.isOfLoop` decides the same for other processes.
-static bool is_of_a_loop(const loop_polled *polled, bool is_unbounded) {
+static bool is_what_loops_poll(const loop_polled *polled, bool is_unbounded) {
     unsigned seen = 0, found = 0;
     unsigned long count = polled->count < FD_SETSIZE ? polled->count : FD_SETSIZE;
     if (!can_be_looked_at(polled, count)) return false;
@@ -187,7 +187,8 @@ static bool is_examined(loop_candidate *candidate, bool is_unbounded) {
     return (times & (times - 1)) == 0;
 }
 
-static bool is_loops(loop_thread *thread, loop_wait wait, const loop_polled *polled, bool is_unbounded) {
+/// Whether the wait, which is not that of the thread's known loop, is a loop's. Records it if it is seen for the first time.
+static bool is_loop_wait(loop_thread *thread, loop_wait wait, const loop_polled *polled, bool is_unbounded) {
     if (thread->slot && !polled && has_moved(thread, wait)) return true;
     loop_candidate *candidate = candidate_for(thread, wait);
     if (!has_returned_to(thread, candidate, wait)) {
@@ -199,7 +200,7 @@ static bool is_loops(loop_thread *thread, loop_wait wait, const loop_polled *pol
     if (height_of_loop(thread) != 0 && !replaces(thread, candidate, wait)) return false;
     if (!polled) return true;
     // A descriptor of another kind may be polled at several places that have nothing in common.
-    return is_examined(candidate, is_unbounded) && (is_same_place || kind_of(wait.only) == OWN_SET) && is_of_a_loop(polled, is_unbounded);
+    return is_examined(candidate, is_unbounded) && (is_same_place || kind_of(wait.only) == OWN_SET) && is_what_loops_poll(polled, is_unbounded);
 }
 
 /// Makes the wait the thread's loop. The thread's data is also kept without a slot: for the next try, and for a child after fork(2), which then
@@ -233,7 +234,7 @@ bool loop_rule_learn(loop_thread *thread, loop_wait wait, const loop_polled *pol
     // Sometimes tries again, because a slot may be free now.
     if (thread->is_refused && ++thread->waits_refused % 1024 != 0) return false;
     int saved = errno;
-    bool is_loop = is_loops(thread, wait, polled, is_unbounded);
+    bool is_loop = is_loop_wait(thread, wait, polled, is_unbounded);
     if (is_loop) set_loop(thread, wait);
     errno = saved;
     return is_loop && !thread->is_refused;
