@@ -1,98 +1,11 @@
-#include "CRunLoopShims.h"
+// A task pool: its places and counts, the workers' side and the watcher's side.
 
-#include <pthread.h>
+#include "task_pool_parts.h"
+
 #include <stdlib.h>
 #include <time.h>
 
-enum { MOST_WORKERS = 4096, FEWEST_PLACES = 64, LINE = 64 };
-
-static const uint64_t ONE_JOB = 1, JOBS = 0xffff, ONE_CHANGE = 1 << 16;
-/// Values in place of a time: no stamp is requested; a stamp is requested.
-static const uint64_t NO_STAMP = 0, WANTED_STAMP = 1;
-
-/// Written only by the worker that owns it, so everything in it except taking it needs only a load and a store.
-struct place {
-    _Alignas(LINE) _Atomic(int32_t) thread;  ///< 0: free.
-    _Atomic(uint64_t) since;                 ///< 0: no job, or one that is just beginning or ending.
-    _Atomic(uintptr_t) functions[TASK_POOL_FUNCTIONS];  ///< The first 0 ends them: what follows is of earlier jobs.
-    _Atomic(uint64_t) longest;
-    _Atomic(uintptr_t) longest_functions[TASK_POOL_FUNCTIONS];
-    _Alignas(LINE) _Atomic(uint64_t) lengths[TASK_POOL_CLASSES];
-};
-
-struct task_pool {
-    _Alignas(LINE) _Atomic(uint64_t) word;
-    _Atomic(uint64_t) stamp;
-    _Atomic(bool) requests[2];  ///< Indexed by `task_pool_event`.
-    uint32_t width, places;
-    void (*wake)(void *, task_pool_event);
-    void *context;
-    void *memory;  ///< As it was allocated.
-    task_pool *previous, *next;  ///< In `pools`.
-    _Alignas(LINE) _Atomic(uint64_t) enqueued;  ///< Beside what the workers write: others write it.
-    _Atomic(uint64_t) uncounted;  ///< Jobs that have begun without a place. They do not wait any more either.
-    struct place place[];
-};
-
-// After fork(2) the child has none of the parent's workers: their jobs never end there.
-
-static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
-static task_pool *pools;
-static int32_t forking_thread;
-
-static void before_fork(void) {
-    pthread_mutex_lock(&pools_lock);
-    forking_thread = run_loop_own_tid();
-}
-
-static void after_fork(void) { pthread_mutex_unlock(&pools_lock); }
-
-/// How many jobs have begun so far, counted by the word or not.
-static uint64_t begun_by(const task_pool *pool, uint64_t word) {
-    return (word / ONE_CHANGE + (word & JOBS)) / 2 + atomic_load_explicit(&pool->uncounted, memory_order_relaxed);
-}
-
-/// Ends all jobs but those of the thread that has called fork, and forgets what the parent's watchers have requested.
-static void end_jobs_of_others(task_pool *pool) {
-    uint64_t word = atomic_load_explicit(&pool->word, memory_order_relaxed), kept = 0;
-    for (uint32_t number = 0; number < pool->places; number++) {
-        struct place *place = &pool->place[number];
-        int32_t thread = atomic_load_explicit(&place->thread, memory_order_relaxed);
-        if (thread == 0) { continue; }  // not written, so that the child does not need memory of its own for it
-        bool stays = thread == forking_thread;
-        kept += stays;
-        atomic_store_explicit(&place->thread, stays ? run_loop_current_tid() : 0, memory_order_relaxed);
-        if (!stays) { atomic_store_explicit(&place->since, 0, memory_order_relaxed); }
-    }
-    word += ((word & JOBS) - kept) * (ONE_CHANGE - ONE_JOB);
-    atomic_store_explicit(&pool->word, word, memory_order_relaxed);
-    uint64_t begun = begun_by(pool, word);
-    if (task_pool_enqueued(pool) > begun) { atomic_store_explicit(&pool->enqueued, begun, memory_order_relaxed); }
-    atomic_store_explicit(&pool->stamp, NO_STAMP, memory_order_relaxed);
-    for (int event = 0; event < 2; event++) { atomic_store_explicit(&pool->requests[event], false, memory_order_relaxed); }
-}
-
-static void in_child(void) {
-    for (task_pool *pool = pools; pool; pool = pool->next) { end_jobs_of_others(pool); }
-    after_fork();
-}
-
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(before_fork, after_fork, in_child); }
-
-static void add(task_pool *pool) {
-    pthread_mutex_lock(&pools_lock);
-    pool->next = pools;
-    if (pools) { pools->previous = pool; }
-    pools = pool;
-    pthread_mutex_unlock(&pools_lock);
-}
-
-static void drop(task_pool *pool) {
-    pthread_mutex_lock(&pools_lock);
-    *(pool->previous ? &pool->previous->next : &pools) = pool->next;
-    if (pool->next) { pool->next->previous = pool->previous; }
-    pthread_mutex_unlock(&pools_lock);
-}
+enum { MOST_WORKERS = 4096, FEWEST_PLACES = 64 };
 
 task_pool *task_pool_create(uint32_t width) {
     width = width < 1 ? 1 : width > MOST_WORKERS ? MOST_WORKERS : width;
@@ -106,7 +19,7 @@ task_pool *task_pool_create(uint32_t width) {
     pool->memory = memory;
     pool->width = width;
     pool->places = places;
-    add(pool);
+    task_pool_enter(pool);
     return pool;
 }
 
@@ -116,7 +29,7 @@ void task_pool_call(task_pool *pool, void (*wake)(void *, task_pool_event), void
 }
 
 void task_pool_destroy(task_pool *pool) {
-    drop(pool);
+    task_pool_leave(pool);
     free(pool->memory);
 }
 
@@ -190,21 +103,13 @@ int32_t task_pool_begin(task_pool *pool, const uintptr_t *functions) {
     // Set after the word and cleared before it: a reader that finds as many jobs with a time as the word counts has found all
     // of them.
     atomic_store_explicit(&place->since, time, memory_order_release);
-    if ((before & JOBS) + 1 == pool->width) { notify(pool, TASK_POOL_FULL); }
-    if ((before & JOBS) == 0) { notify(pool, TASK_POOL_BUSY); }
+    if (task_pool_jobs_of(before) + 1 == pool->width) { notify(pool, TASK_POOL_FULL); }
+    if (task_pool_jobs_of(before) == 0) { notify(pool, TASK_POOL_BUSY); }
     return number;
 }
 
-static uint32_t class_of(uint64_t length) {
-    uint64_t units = length >> 6;
-    if (units < 8) { return (uint32_t)units; }
-    uint32_t octave = 63 - (uint32_t)__builtin_clzll(units);
-    uint32_t class = (octave - 2) << 3 | (uint32_t)((units >> (octave - 3)) & 7);
-    return class < TASK_POOL_CLASSES - 1 ? class : TASK_POOL_CLASSES - 1;
-}
-
 static void count(struct place *place, uint64_t length) {
-    _Atomic(uint64_t) *number = &place->lengths[class_of(length)];
+    _Atomic(uint64_t) *number = &place->lengths[task_pool_class_of(length)];
     atomic_store_explicit(number, atomic_load_explicit(number, memory_order_relaxed) + 1, memory_order_relaxed);
     if (length > atomic_load_explicit(&place->longest, memory_order_relaxed)) {
         for (int index = 0; index < TASK_POOL_FUNCTIONS; index++) {
@@ -241,7 +146,7 @@ uint64_t task_pool_enqueued(const task_pool *pool) {
 uint64_t task_pool_waiting(const task_pool *pool) {
     // In this order: jobs that are enqueued and begun in between are not counted as waiting.
     uint64_t enqueued = atomic_load_explicit(&pool->enqueued, memory_order_relaxed);
-    uint64_t begun = begun_by(pool, task_pool_word(pool));
+    uint64_t begun = task_pool_begun_by(pool, task_pool_word(pool));
     return enqueued > begun ? enqueued - begun : 0;
 }
 

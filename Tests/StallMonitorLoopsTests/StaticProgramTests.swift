@@ -71,7 +71,7 @@ struct StaticProgramTests {
         let sources = tests.deletingLastPathComponent().appending(path: "Sources")
         let hooks = try FileManager.default.contentsOfDirectory(atPath: sources.appending(path: "CLoopHooks").path)
         // Those of the run loop's files that are independent of Swift.
-        let shims = ["poll.c", "clock.c", "task_pool.c", "thread.c", "fork.c", "futex.c"]
+        let shims = ["poll.c", "clock.c", "task_pool.c", "task_pool_fork.c", "thread.c", "fork.c", "futex.c"]
         let files =
             [tests.appending(path: "Fixtures/\(fixture)/main.c")]
             + hooks.filter { $0.hasSuffix(".c") }.map { sources.appending(path: "CLoopHooks/\($0)") }

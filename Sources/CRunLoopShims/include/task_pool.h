@@ -4,8 +4,7 @@
 //
 // A job in progress has its own place in the pool: its worker takes a free one as the job begins, and frees it as the job ends.
 // So threads may start and end at any time, and a thread that ends leaves nothing behind. One word counts the jobs in progress
-// (bits 0 to 15) and all beginnings and ends so far (bits 16 to 63): two equal words read at different times mean that no job
-// has begun or ended in between.
+// and all beginnings and ends so far: two equal words read at different times mean that no job has begun or ended in between.
 //
 // A beginning or an end takes one atomic addition to that word, one change of the worker's own place, and one clock read. No
 // lock, no allocation.
@@ -15,8 +14,19 @@
 
 #pragma clang assume_nonnull begin
 
-/// The number of classes by which lengths of jobs are counted: those of `TurnHistogram.Buckets`.
+/// The number of classes by which lengths of jobs, and of turns, are counted.
 enum { TASK_POOL_CLASSES = 224 };
+
+/// The class of a length in nanoseconds. The classes are 64 ns wide up to 511 ns, and an eighth of an octave above that; the last one
+/// has no end. `TurnHistogram.Buckets` has their bounds.
+static inline uint32_t task_pool_class_of(uint64_t length) {
+    uint64_t units = length >> 6;
+    if (units < 8) { return (uint32_t)units; }
+    // The octave: 3 for 8 to 15, and so on. The three bits below the highest one are the step in the octave.
+    uint32_t octave = 63 - (uint32_t)__builtin_clzll(units);
+    uint32_t number = (octave - 2) << 3 | (uint32_t)((units >> (octave - 3)) & 7);
+    return number < TASK_POOL_CLASSES - 1 ? number : TASK_POOL_CLASSES - 1;
+}
 
 /// The greatest number of functions kept for one job.
 enum { TASK_POOL_FUNCTIONS = 8 };
@@ -61,7 +71,15 @@ void task_pool_enqueue(task_pool *pool);
 
 // The watcher's side. Any thread; wait-free.
 
+/// What the pool counts, at one moment: see the functions below.
 uint64_t task_pool_word(const task_pool *pool);
+/// The jobs in progress: bits 0 to 15.
+static inline uint64_t task_pool_jobs_of(uint64_t word) { return word & 0xffff; }
+/// All beginnings and ends so far: bits 16 to 63.
+static inline uint64_t task_pool_changes_of(uint64_t word) { return word >> 16; }
+/// The jobs that have begun so far. Each has one beginning, and an end unless it is in progress.
+static inline uint64_t task_pool_begun_of(uint64_t word) { return (task_pool_changes_of(word) + task_pool_jobs_of(word)) / 2; }
+
 /// The number of jobs that wait for a worker, as counted by `task_pool_enqueue`. Never negative.
 uint64_t task_pool_waiting(const task_pool *pool);
 /// The number of calls of `task_pool_enqueue` so far.

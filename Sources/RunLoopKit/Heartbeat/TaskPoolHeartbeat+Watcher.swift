@@ -21,13 +21,10 @@ extension TaskPoolHeartbeat {
     private var word: UInt64 { unsafe pool.map { unsafe task_pool_word($0) } ?? 0 }
 
     /// Jobs in progress. Any thread; wait-free.
-    package var runningCount: Int { Int(word & 0xffff) }
+    package var runningCount: Int { Int(task_pool_jobs_of(word)) }
 
     /// Jobs begun so far. Any thread; wait-free.
-    package var begunCount: UInt64 {
-        let word = word
-        return (word >> 16 &+ word & 0xffff) / 2
-    }
+    package var begunCount: UInt64 { task_pool_begun_of(word) }
 
     /// Whether ``didEnqueue()`` was ever called. Any thread; wait-free.
     package var countsWaiting: Bool { unsafe pool.map { unsafe task_pool_enqueued($0) != 0 } ?? false }
@@ -38,7 +35,8 @@ extension TaskPoolHeartbeat {
     /// Busy as long as no worker is free. Its turn counts beginnings and ends of jobs. Any thread; wait-free.
     package var pulse: LoopHeartbeat.Pulse {
         let word = word
-        return .init(phase: word & 0xffff >= width ? .beforeSources : .waiting, modeIndex: 0, turn: word >> 16)
+        let isFull = task_pool_jobs_of(word) >= width
+        return .init(phase: isFull ? .beforeSources : .waiting, modeIndex: 0, turn: task_pool_changes_of(word))
     }
 
     /// The jobs in progress, oldest first. Nil if a job began or ended during the reading. Any thread; wait-free.
@@ -50,7 +48,7 @@ extension TaskPoolHeartbeat {
             guard unsafe task_pool_job_at(pool, number, &job) else { return nil }
             return RunningJob(threadID: job.thread, since: .init(nanoseconds: job.since), function: job.function)
         }
-        guard unsafe task_pool_word(pool) == before, jobs.count == Int(before & 0xffff) else { return nil }
+        guard unsafe task_pool_word(pool) == before, jobs.count == Int(task_pool_jobs_of(before)) else { return nil }
         return jobs.sorted { ($0.since, $0.threadID) < ($1.since, $1.threadID) }
     }
 

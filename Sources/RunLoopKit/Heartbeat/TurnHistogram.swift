@@ -1,3 +1,4 @@
+import CRunLoopShims
 import Synchronization
 
 /// The lengths of a loop's turns, counted in buckets, from which quantiles are read. A value type; any thread.
@@ -63,20 +64,15 @@ public struct TurnHistogram: Hashable, Sendable {
         return Self(counts: new, longest: isNew ? longest : min(Buckets.upperBound(of: last), longest))
     }
 
-    /// The bucket layout in which a loop's thread counts.
+    /// The bucket layout in which a loop's thread counts: the classes of `task_pool_class_of`.
     enum Buckets {
         /// The number of low bits of a length that are ignored.
         private static let dropped: UInt64 = 6
-        static let count = 224
+        /// Computed: the first use of a stored property may take a lock, and a loop may count in a signal handler.
+        static var count: Int { Int(TASK_POOL_CLASSES) }
 
         @inline(__always)
-        static func index(of nanoseconds: UInt64) -> Int {
-            let units = nanoseconds >> dropped
-            if units < 8 { return Int(units) }
-            // The octave: 3 for 8 to 15, and so on. The three bits below the highest one are the step in the octave.
-            let octave = 63 - units.leadingZeroBitCount
-            return min((octave - 2) << 3 | Int((units >> UInt64(octave - 3)) & 7), count - 1)
-        }
+        static func index(of nanoseconds: UInt64) -> Int { Int(task_pool_class_of(nanoseconds)) }
 
         static func middle(of index: Int) -> UInt64 {
             guard index > 0 else { return 0 }
