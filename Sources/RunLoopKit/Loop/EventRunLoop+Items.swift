@@ -58,26 +58,11 @@ extension EventRunLoop {
         guard mode != .common else { return }
         if isOfParent { return LoopWarning.loopOfParent.make() }
         if table.withLock({ $0.hasEnded }) { return LoopWarning.loopEnded.make() }
-        let added: (target: LoopMode, entered: [any LoopItem], isComplete: Bool)? = table.withLock { table in
-            let target = table.mode(mode)
-            guard !target.isCommon.exchange(true, ordering: .acquiringAndReleasing) else { return nil }
-            var entered: [any LoopItem] = []
-            var isComplete = true
-            for item in table.commonItems {
-                do throws(RunLoopError) {
-                    if try item.attach(to: target, of: self) { entered.append(item) }
-                } catch {
-                    // An item that is being invalidated at this moment is not missed.
-                    isComplete = isComplete && error.code == .itemInvalid
-                }
-            }
-            return (target, entered, isComplete)
-        }
-        guard let added else { return }
-        if !added.isComplete { LoopWarning.notInCommonMode.make() }
-        for item in added.entered {
-            item.didAttach(to: added.target, of: self)
-            item.didAttachToNewCommon(added.target, of: self)
+        guard let target = table.withLock({ makeCommon(mode, in: &$0) }) else { return }
+        if !target.isComplete { LoopWarning.notInCommonMode.make() }
+        for item in target.entered {
+            item.didAttach(to: target.mode, of: self)
+            item.didAttachToNewCommon(target.mode, of: self)
         }
         blocks.modesChanged()
         requests.modesChanged()
@@ -85,6 +70,27 @@ extension EventRunLoop {
         // thread the loop, or an outer run, may be past the point of its turn at which it looks.
         let aWaitIsAhead = waitsAhead.load(ordering: .relaxed) || outerWaitsAhead.load(ordering: .relaxed)
         if aWaitIsAhead || !isOnOwnThread { wake.post() }
+    }
+
+    /// Makes the mode common, with the common items. Nil if it was common before; otherwise the items that have entered it now, and
+    /// whether none is missing.
+    private func makeCommon(
+        _ mode: Mode,
+        in table: inout ModeTable
+    ) -> (mode: LoopMode, entered: [any LoopItem], isComplete: Bool)? {
+        let target = table.mode(mode)
+        guard !target.isCommon.exchange(true, ordering: .acquiringAndReleasing) else { return nil }
+        var entered: [any LoopItem] = []
+        var isComplete = true
+        for item in table.commonItems {
+            do throws(RunLoopError) {
+                if try item.attach(to: target, of: self) { entered.append(item) }
+            } catch {
+                // An item that is being invalidated at this moment is not missed.
+                isComplete = isComplete && error.code == .itemInvalid
+            }
+        }
+        return (target, entered, isComplete)
     }
 
     /// The loop's modes in the order of their creation; the default mode is the first. Any thread.

@@ -216,25 +216,29 @@ extension EventRunLoop {
             if servesMainQueue(in: mode) { mainQueue.checkUnwatched() }
             return
         }
-        let isBlind = missesMainQueue(mode)
-        defer { if isBlind { mainQueue.checkUnwatched() } }
-        mode.poller.wait(
-            for: isBlind ? min(timeout ?? Self.pauseWithoutDescriptors, Self.pauseWithoutDescriptors) : timeout,
-            awaiting: wait.map { ($0, mode: mode.index) }
-        ) { events in
-            var ofDescriptors = 0
-            for index in events.indices {
-                switch events[index].token {
-                case Poller.wakeToken: break  // `wake` has the state
-                case Poller.mainQueueToken: mainQueue.noteEvent()
-                case Poller.clockToken: break  // the loop sleeps again, with the dates as they are now
-                default: ofDescriptors += 1
-                }
-            }
-            if ofDescriptors > 0 { note(events, in: mode) }
+        let lacksMainQueue = missesMainQueue(mode)
+        let pause = Self.pauseWithoutDescriptors
+        let limit = lacksMainQueue ? min(timeout ?? pause, pause) : timeout
+        mode.poller.wait(for: limit, awaiting: wait.map { ($0, mode: mode.index) }) { events in
+            if noteOwn(events) { note(events, in: mode) }
             // The main queue does not wait for the delivery of so many descriptors.
-            if events.isFull, !isBlind, !mainQueue.isReady, servesMainQueue(in: mode) { mainQueue.check() }
+            if events.isFull, !lacksMainQueue, !mainQueue.isReady, servesMainQueue(in: mode) { mainQueue.check() }
         }
+        if lacksMainQueue { mainQueue.checkUnwatched() }
+    }
+
+    /// Notes the events of the loop's own descriptors; returns whether there are others.
+    private func noteOwn(_ events: borrowing Poller.Events) -> Bool {
+        var hasOthers = false
+        for index in events.indices {
+            switch events[index].token {
+            case Poller.wakeToken: break  // `wake` has the state
+            case Poller.mainQueueToken: mainQueue.noteEvent()
+            case Poller.clockToken: break  // the loop sleeps again, with the dates as they are now
+            default: hasOthers = true
+            }
+        }
+        return hasOthers
     }
 
     private func note(_ events: borrowing Poller.Events, in mode: LoopMode) {
