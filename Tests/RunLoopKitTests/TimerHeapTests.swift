@@ -96,7 +96,7 @@ struct TimerHeapTests {
                 _ = timers.collectDue(at: late)
                 return timers.takeDue()
             }
-            timer.fireIfDue(at: .now(withWall: true), in: mode, of: loop)
+            timer.fireIfDue(in: TimerPass(now: .now(withWall: true), mode: mode, loop: loop))
             return (taken === timer, mode.timerOutlook.wallFire == date.nanoseconds, fires.value)
         }
         #expect(isTaken)

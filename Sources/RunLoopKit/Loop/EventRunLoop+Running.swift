@@ -237,10 +237,11 @@ extension EventRunLoop {
 
     /// Fires the timers that are due now, and no others (R43). A nested run takes over the remaining ones.
     private func fireTimers(in mode: LoopMode, at now: ClockReading) {
+        let pass = TimerPass(now: now, mode: mode, loop: self)
         _ = mode.withTimers { $0.collectDue(at: now) }
         while let timer = mode.withTimers({ $0.takeDue() }) {
             heartbeat.noteCallout()
-            timer.fireIfDue(at: now, in: mode, of: self)
+            timer.fireIfDue(in: pass)
         }
     }
 }

@@ -3,35 +3,39 @@ import Synchronization
 
 // How a timer fires, ends, and is added to a loop.
 
+/// A loop's pass over the timers of one mode that are due.
+struct TimerPass {
+    /// When it began.
+    let now: ClockReading
+    let mode: LoopMode
+    let loop: EventRunLoop
+}
+
 extension EventTimer {
     /// Removes it permanently from its loop, and frees the callback. Any thread; a running callback completes.
     public func invalidate() { release(state.withLock { Remains(taking: &$0) }) }
 
     /// Calls back now, due or not. Ends a one-shot timer; leaves a repeating timer's grid unchanged (R47). Call it on the
     /// timer's loop.
-    public func fire() {
-        guard let callback = begin(dueAt: nil, in: nil, of: nil) else { return }
-        callOut(callback, timer: self)
-        end(in: nil)
-    }
+    public func fire() { callBack(in: nil) }
 
     /// Fires if the timer is still in the state in which the snapshot of due timers found it: valid, due, not in its callout,
     /// on the loop (R43). The loop's thread.
-    func fireIfDue(at now: ClockReading, in mode: LoopMode, of loop: EventRunLoop) {
-        guard let callback = begin(dueAt: now, in: mode, of: loop) else { return }
+    func fireIfDue(in pass: TimerPass) { callBack(in: pass) }
+
+    /// - Parameter pass: Whose mode's queue has just returned the timer; nil for a call of `fire()`.
+    private func callBack(in pass: TimerPass?) {
+        guard let callback = begin(in: pass) else { return }
         callOut(callback, timer: self)
-        end(in: mode)
+        end(in: pass)
     }
 
-    /// - Parameters:
-    ///   - now: Nil for a call of `fire()`.
-    ///   - mode: The mode whose queue has just returned the timer.
-    private func begin(dueAt now: ClockReading?, in mode: LoopMode?, of loop: EventRunLoop?) -> Boxed? {
+    private func begin(in pass: TimerPass?) -> Boxed? {
         state.withLock { state in
             guard !state.isFiring, let callback = state.callback else { return nil }
-            if let loop, state.places.loop !== loop { return nil }
+            if let pass, state.places.loop !== pass.loop { return nil }
             // Another timer's callout may have moved it to a date that has been reached since then.
-            if let now, state.date.nanoseconds > now.time(on: state.date.clock), !state.date.hasPassed {
+            if let pass, state.date.nanoseconds > pass.now.time(on: state.date.clock), !state.date.hasPassed {
                 // It was moved by another thread, and is scheduled. Or the clock was set back, and it is in no queue any more.
                 schedule(state)
                 return nil
@@ -39,27 +43,27 @@ extension EventTimer {
             state.isFiring = true
             // Removed from the other queues too, so that a nested run neither fires it nor waits for it.
             state.places.forEach { other, ticket in
-                if other !== mode { other.withTimers { $0.withdraw(ticket) } }
+                if other !== pass?.mode { other.withTimers { $0.withdraw(ticket) } }
             }
             return callback
         }
     }
 
-    /// - Parameter mode: Nil for a call of `fire()`, which leaves the grid unchanged.
-    private func end(in mode: LoopMode?) {
+    /// Without a pass the grid stays unchanged (R47).
+    private func end(in pass: TimerPass?) {
         var elsewhere: EventRunLoop?
         let remains: Remains? = state.withLock { state in
             state.isFiring = false
             let moved = state.movedTo.take()
             guard repeats, state.callback != nil else { return Remains(taking: &state) }
-            if let moved, moved > state.date.nanoseconds || mode == nil {
+            if let moved, moved > state.date.nanoseconds || pass == nil {
                 state.date.nanoseconds = moved
-            } else if mode != nil {
+            } else if pass != nil {
                 state.date.nanoseconds = nextOnGrid(after: state.date.nanoseconds, now: state.date.clock.now)
             }
             schedule(state)
             // The callout may have moved it to another loop, and `fire()` may be on another thread.
-            if let mode, state.places.isIn(mode) { return nil }
+            if let pass, state.places.isIn(pass.mode) { return nil }
             elsewhere = state.places.loop
             return nil
         }
