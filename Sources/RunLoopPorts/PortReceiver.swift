@@ -117,7 +117,7 @@ extension PortReceiver {
     private func warnOfFailure(on loop: EventRunLoop, _ mode: EventRunLoop.Mode) {
         guard let failure = takeFailure(on: loop, mode) else { return }
         // A loop or a port that is ending at this moment has nothing to serve.
-        if failure.code != .loopEnded, failure.code != .itemInvalid { LoopWarning.portNotInCommonMode.make() }
+        if failure.code != .loopEnded, failure.code != .itemInvalid { LoopWarning.portNotInCommonMode.printOnce() }
     }
 
     /// Why the latest addition to a mode failed; for the common mode, to one of the loop's modes.

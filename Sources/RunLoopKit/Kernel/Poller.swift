@@ -114,7 +114,7 @@ final class Poller: Sendable {
         if place.signal() {
             Glibc.close(place.set)
         } else {
-            LoopWarning.descriptorsClosed.make()
+            LoopWarning.descriptorsClosed.printOnce()
             wakeUp.loseDescriptors()
         }
     }

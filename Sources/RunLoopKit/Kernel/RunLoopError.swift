@@ -124,12 +124,12 @@ package enum LoopWarning: UInt32 {
     }
 
     /// One bit for each warning that was printed.
-    private static let made = Atomic<UInt32>(0)
+    private static let printed = Atomic<UInt32>(0)
 
-    /// Prints the warning, the first time in this process. Any thread.
-    package func make() {
+    /// Prints the warning, unless this process has printed it before. Any thread.
+    package func printOnce() {
         let bit: UInt32 = 1 << rawValue
-        guard LoopWarning.made.bitwiseOr(bit, ordering: .relaxed).oldValue & bit == 0 else { return }
+        guard LoopWarning.printed.bitwiseOr(bit, ordering: .relaxed).oldValue & bit == 0 else { return }
         // A static string ends with a NUL.
         unsafe run_loop_warn(UnsafeRawPointer(text.utf8Start).assumingMemoryBound(to: CChar.self))
     }

@@ -142,7 +142,7 @@ final class JobQueue: Sendable {
             wake.post()
             return nil
         }
-        LoopWarning.taskAfterEnd.make()
+        LoopWarning.taskAfterEnd.printOnce()
         return successor
     }
 

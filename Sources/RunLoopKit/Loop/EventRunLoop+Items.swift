@@ -56,10 +56,10 @@ extension EventRunLoop {
     /// one warning on stderr. So are the descriptors of a port.
     public func addCommonMode(_ mode: Mode) {
         guard mode != .common else { return }
-        if isOfParent { return LoopWarning.loopOfParent.make() }
-        if table.withLock({ $0.hasEnded }) { return LoopWarning.loopEnded.make() }
+        if isOfParent { return LoopWarning.loopOfParent.printOnce() }
+        if table.withLock({ $0.hasEnded }) { return LoopWarning.loopEnded.printOnce() }
         guard let target = table.withLock({ makeCommon(mode, in: &$0) }) else { return }
-        if !target.isComplete { LoopWarning.notInCommonMode.make() }
+        if !target.isComplete { LoopWarning.notInCommonMode.printOnce() }
         for item in target.entered {
             item.didAttach(to: target.mode, of: self)
             item.didAttachToNewCommon(target.mode, of: self)
@@ -158,7 +158,7 @@ extension EventRunLoop {
         do {
             try attach(item, to: mode)
         } catch {
-            LoopWarning(error).make()
+            LoopWarning(error).printOnce()
         }
     }
 

@@ -59,11 +59,11 @@ extension EventRunLoop {
         until completion: RunCompletion?
     ) -> RunResult {
         guard mode != .common else {
-            LoopWarning.commonIsNoMode.make()
+            LoopWarning.commonIsNoMode.printOnce()
             return .finished
         }
         guard let mode = table.withLock({ $0.existing(mode) }), !isEmpty(mode) else { return .finished }
-        adoptMainThread()
+        noteOwnThread()
         var activation = Activation(
             mode: mode,
             pollsOnly: timeout.map { $0 <= .zero } ?? false,

@@ -181,7 +181,7 @@ extension EventRunLoop {
             }
             return true
         } catch {
-            LoopWarning.outOfResources.make()
+            LoopWarning.outOfResources.printOnce()
             return false
         }
     }

@@ -29,7 +29,7 @@ public final class EventRunLoop: Sendable {
     /// `Stop` bits, for the innermost activation. A stop while none runs is cleared by the start of the next one (R22).
     let stopRequests = Atomic<UInt8>(0)
     /// Whether the runs of common modes end, those that begin later, too: the loop's thread is to end.
-    private let endsRuns = Atomic<Bool>(false)
+    private let isEndingFlag = Atomic<Bool>(false)
     /// Whether the current turn of the innermost activation has still to reach its wait or its poll; and whether an outer
     /// activation has. The loop's thread; relaxed.
     let waitsAhead = Atomic<Bool>(false)
@@ -103,8 +103,8 @@ public final class EventRunLoop: Sendable {
 
     /// Records the main thread, if it was not known from the start, and the thread's new id in a forked child. The loop's
     /// thread.
-    func adoptMainThread() {
-        if generation.load(ordering: .relaxed) != run_loop_generation() { adoptFork() }
+    func noteOwnThread() {
+        if generation.load(ordering: .relaxed) != run_loop_generation() { noteThreadAfterFork() }
         guard isMain else { return }
         owner.withLock { owner in
             if owner.thread == nil { owner.thread = .current() }
@@ -113,14 +113,14 @@ public final class EventRunLoop: Sendable {
 
     /// Ends the innermost run, and from now on every run of a common mode, each after the turn that sees it. Any thread.
     func endRuns() {
-        endsRuns.store(true, ordering: .releasing)
+        isEndingFlag.store(true, ordering: .releasing)
         stop()
         // A run that is just beginning, and that `stop` does not see yet, then finds this before it sleeps.
         wake.post()
     }
 
     /// Whether `endRuns` was called.
-    var isEnding: Bool { endsRuns.load(ordering: .acquiring) }
+    var isEnding: Bool { isEndingFlag.load(ordering: .acquiring) }
 
     /// Ends the loop with its thread: tasks' jobs are run (R61), sources are cancelled, everything else is dropped, and pending
     /// blocks are released without running (R2).

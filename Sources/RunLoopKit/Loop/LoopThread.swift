@@ -118,12 +118,12 @@ extension EventRunLoop {
 
     /// The loop's thread as it is in this process.
     var ownThread: LoopThread? {
-        if generation.load(ordering: .relaxed) != run_loop_generation(), isOnOwnThread { adoptFork() }
+        if generation.load(ordering: .relaxed) != run_loop_generation(), isOnOwnThread { noteThreadAfterFork() }
         return owner.withLock { $0.thread }
     }
 
     /// The thread has a new thread id in the child. The loop's thread.
-    func adoptFork() {
+    func noteThreadAfterFork() {
         generation.store(run_loop_generation(), ordering: .relaxed)
         owner.withLock { $0.thread = .current() }
     }

@@ -33,7 +33,7 @@ final class MainQueue: Sendable {
     /// False in a child forked after the queue had been taken over: libdispatch does not work there.
     var isUsable: Bool {
         if run_loop_main_queue_is_usable() { return true }
-        LoopWarning.mainQueueForked.make()
+        LoopWarning.mainQueueForked.printOnce()
         return false
     }
 
@@ -44,7 +44,7 @@ final class MainQueue: Sendable {
         let events = EPOLLIN.rawValue | EPOLLET.rawValue
         guard eventfd >= 0, mode.addOwn(eventfd, events: events, token: Poller.mainQueueToken) == nil else {
             // If the set was found closed, there is no shortage: that has its own warning, and the next set takes the eventfd.
-            if mode.poller.isOpen { LoopWarning.mainQueueUnwatched.make() }
+            if mode.poller.isOpen { LoopWarning.mainQueueUnwatched.printOnce() }
             return
         }
         mode.poller.watchesMainQueue.store(true, ordering: .relaxed)

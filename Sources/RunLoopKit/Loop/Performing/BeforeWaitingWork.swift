@@ -33,11 +33,11 @@ extension EventRunLoop {
     ) {
         let canCome = !activities.isDisjoint(with: .all)
         require(canCome, "Work before a sleep names at least one activity.", file: file, line: line)
-        if isOfParent { return LoopWarning.loopOfParent.make() }
+        if isOfParent { return LoopWarning.loopOfParent.printOnce() }
         let deadline = MonotonicInstant.after(limit)
         let lane = BeforeWaitingWork.Lane(order: order, activities: activities, mode: mode, isLimited: limit != nil)
         switch beforeWaiting.put(body, for: BeforeWaitingWork.Key(base: key), in: lane, deadline: deadline) {
-        case .refused: return LoopWarning.loopEnded.make()
+        case .refused: return LoopWarning.loopEnded.printOnce()
         case .replaced: return
         case .added: break
         case .addedToNewLane: add(beforeWaiting.observer(of: lane), to: mode)

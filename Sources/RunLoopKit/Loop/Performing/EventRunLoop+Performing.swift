@@ -36,10 +36,10 @@ extension EventRunLoop {
     }
 
     private func enqueue(_ block: consuming BlockQueue.Block, wake: Bool) {
-        if isOfParent { return LoopWarning.loopOfParent.make() }
+        if isOfParent { return LoopWarning.loopOfParent.printOnce() }
         if case .named = block.modes { make(block.modes) }
         switch blocks.append(block, wakes: wake) {
-        case .refused: LoopWarning.loopEnded.make()
+        case .refused: LoopWarning.loopEnded.printOnce()
         case .needsWakeUp: if wake { self.wake.post() }
         case .isAnnounced: break
         }
@@ -86,7 +86,7 @@ extension EventRunLoop {
         _ body: @escaping @Sendable () -> Void
     ) {
         requireMode(in: modes, file, line)
-        if !post(PerformRequest(in: modes, body: body)) { LoopWarning.loopEnded.make() }
+        if !post(PerformRequest(in: modes, body: body)) { LoopWarning.loopEnded.printOnce() }
     }
 
     /// Runs `body` on the loop, and blocks the calling thread until it is done (R52). Any thread, not in a signal handler; on the

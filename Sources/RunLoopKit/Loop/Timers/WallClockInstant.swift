@@ -150,6 +150,6 @@ final class ClockWatch: Sendable {
         // If the set was found closed, there is no shortage: that has its own warning, and the next set takes the descriptor.
         guard mode.poller.isOpen else { return }
         if failure == EBADF { timerfd.store(-1, ordering: .relaxed) }
-        LoopWarning.cannotWatchClock.make()
+        LoopWarning.cannotWatchClock.printOnce()
     }
 }
