@@ -17,15 +17,16 @@ extension PortReceiver {
         case .message: drop(connection, .notAMessage)
         case .closed: forget(connection)
         case .refused(let reason): drop(connection, reason)
+        case .nothing: return .nothing
         // Reset: the peer has closed without reading our replies. Its messages are still in the queue, followed by the end of the
         // stream.
-        case .nothing: return .nothing
         case .failed(ECONNRESET): break
         case .failed: drop(connection, .transportError)
         }
         return .something
     }
 
+    /// Ends a connection, and tells the holder the reason.
     func drop(_ connection: Connection, _ reason: LocalPort.DropReason) {
         forget(connection)
         connection.socket.hangUp()
@@ -48,6 +49,7 @@ extension PortReceiver {
         }
     }
 
+    /// Watches the connections again that had a message meanwhile. Drops those that a mode does not take back.
     private func end() {
         let failed: [Watched] = state.withLock { state in
             state.isDelivering = false
@@ -55,14 +57,6 @@ extension PortReceiver {
             let waiting = state.passedOver.take().compactMap { state.watched[$0] }
             return waiting.filter { watched in !state.presences.allSatisfy { Self.add(watched.source, to: $0) } }
         }
-        for watched in failed { hangUp(watched) }
-    }
-
-    /// Drops a connection that cannot be watched any more.
-    private func hangUp(_ watched: Watched) {
-        _ = state.withLock { $0.watched.removeValue(forKey: watched.socket.descriptor) }
-        watched.socket.hangUp()
-        watched.source.invalidate()
-        options?.onDrop?(PortPeer(watched.socket.peer), .outOfDescriptors)
+        for watched in failed { drop(watched.connection, .outOfDescriptors) }
     }
 }

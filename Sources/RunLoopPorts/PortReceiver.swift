@@ -28,7 +28,7 @@ final class PortReceiver: Sendable {
     }
 
     struct Watched: Sendable {
-        let socket: MessageSocket
+        let connection: Connection
         let source: DescriptorSource
     }
 
@@ -93,7 +93,7 @@ final class PortReceiver: Sendable {
         NamedPlaces.forget(place)
         former.listening?.invalidate()
         for watched in former.watched.values {
-            watched.socket.hangUp()
+            watched.connection.socket.hangUp()
             watched.source.invalidate()
         }
         return former.callbacks
@@ -138,14 +138,14 @@ extension PortReceiver.State {
         var presence = PortReceiver.Presence(loop: loop, mode: mode)
         do throws(RunLoopError) {
             if let listening { try loop.add(listening, to: mode) }
-            for (descriptor, connection) in watched where !passedOver.contains(descriptor) {
-                try loop.add(connection.source, to: mode)
+            for (descriptor, watched) in watched where !passedOver.contains(descriptor) {
+                try loop.add(watched.source, to: mode)
             }
         } catch {
             presence.failure = error
         }
         presences.append(presence)
-        tell(place)
+        update(place)
     }
 
     /// Adds the source of a new connection to all modes of the port. A loop that is just ending refuses it, and another one may serve it.
@@ -167,10 +167,10 @@ extension PortReceiver.State {
     fileprivate mutating func leave(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode, _ place: PortPlace) {
         if let index = self.index(of: loop, mode) {
             presences.remove(at: index).retry?.invalidate()
-            tell(place)
+            update(place)
         }
         if let listening { loop.remove(listening, from: mode) }
-        for connection in watched.values { loop.remove(connection.source, from: mode) }
+        for watched in watched.values { loop.remove(watched.source, from: mode) }
     }
 }
 
@@ -226,7 +226,7 @@ extension PortReceiver {
                 source.invalidate()
                 throw error
             }
-            state.watched[fd] = Watched(socket: connection.socket, source: source)
+            state.watched[fd] = Watched(connection: connection, source: source)
         }
     }
 
@@ -286,5 +286,5 @@ extension PortReceiver.State {
         presences.firstIndex { $0.loop === loop && $0.mode == mode }
     }
 
-    fileprivate func tell(_ place: PortPlace) { place.note(presences.map { ($0.loop, $0.mode) }) }
+    fileprivate func update(_ place: PortPlace) { place.note(presences.map { ($0.loop, $0.mode) }) }
 }

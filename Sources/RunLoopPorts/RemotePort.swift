@@ -186,8 +186,8 @@ final class RemoteChannel: Sendable {
         case .message(let storage) where storage.header.kind == .reply:
             // If there is no waiter, the reply was too late, and is dropped with its descriptors.
             leave(storage.header.number)?.finish(.success(ReceivedMessage(storage, from: nil)))
-        // The peer has closed without reading all messages; what it sent is still there, followed by the end of the stream.
         case .nothing: return .nothing
+        // The peer has closed without reading all messages; what it sent is still there, followed by the end of the stream.
         case .failed(ECONNRESET): break
         case .closed: close(RunLoopError(.portBecameInvalid))
         case .refused(.descriptorsLost): close(RunLoopError(.transportError, errno: EMFILE))
