@@ -13,7 +13,8 @@ extension EventRunLoop {
     /// A loop that always has a signalled source or a request never reaches its rest: see `limit`.
     ///
     /// - Parameters:
-    ///   - key: Names the work in this loop: a string, an `ObjectIdentifier`.
+    ///   - key: Names the work in this loop: a string, an `ObjectIdentifier`. Its `==` and `hash(into:)` are called under a lock, so
+    ///     they must not call the loop.
     ///   - order: Among the loop's observers, lower first (R38). `Int.min` is before, `Int.max` after everything else. Work of
     ///     one order is done in the order of the calls. Use few orders: each order ever used keeps an observer on the loop.
     ///   - activities: When the work is done; an empty set traps. `beforeWaiting` alone makes it work for an idle loop: a run
