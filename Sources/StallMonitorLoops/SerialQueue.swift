@@ -19,7 +19,7 @@ import Synchronization
     let heartbeat = LoopHeartbeat()
     private let queue: DispatchQueue
     /// libdispatch's object, which `queue` keeps alive.
-    nonisolated(unsafe) private let place: UnsafeMutableRawPointer
+    nonisolated(unsafe) private let object: UnsafeMutableRawPointer
     private let state = Atomic(State.rest)
     /// The number of items at the latest look. Used by the watcher's thread only.
     private let items = Atomic<UInt64>(0)
@@ -51,7 +51,7 @@ import Synchronization
 
     /// The thread that runs the queue's work.
     var thread: LoopThread? {
-        let owner = unsafe queue_hooks_look(place).owner
+        let owner = unsafe queue_hooks_look(object).owner
         return owner > 0 ? LoopThread(id: owner, stack: 0..<0) : nil
     }
 
@@ -60,8 +60,8 @@ import Synchronization
     init(_ queue: DispatchQueue, label: String) throws(StallMonitorError) {
         queue_hooks_ask()
         _ = queue.qos
-        guard let place = unsafe queue_hooks_answer() else { throw Self.refusal(label, Self.notCalled) }
-        switch unsafe queue_hooks_judge(place) {
+        guard let object = unsafe queue_hooks_answer() else { throw Self.refusal(label, Self.notCalled) }
+        switch unsafe queue_hooks_judge(object) {
         case QUEUE_HOOKS_WATCHABLE: break
         case QUEUE_HOOKS_NOT_SERIAL:
             throw Self.refusal(label, "It is not serial: several pieces of its work run at once.")
@@ -69,7 +69,7 @@ import Synchronization
         default: throw Self.refusal(label, "This version of libdispatch is not known.")
         }
         (self.queue, self.label) = (queue, label)
-        unsafe self.place = place
+        unsafe self.object = object
     }
 
     private static let notCalled = """
@@ -82,9 +82,9 @@ import Synchronization
     }
 
     /// From now on, new work on the queue, or on one that targets it, wakes the watcher. False if too many queues are watched.
-    func begin() -> Bool { unsafe queue_hooks_add(place) }
+    func begin() -> Bool { unsafe queue_hooks_add(object) }
 
-    func end() { unsafe queue_hooks_remove(place) }
+    func end() { unsafe queue_hooks_remove(object) }
 }
 
 // MARK: - The watcher's looks
@@ -92,7 +92,7 @@ import Synchronization
 extension SerialQueue {
     /// Looks at the queue, and publishes what it found. The watcher's thread only.
     func look() -> Activity {
-        let now = unsafe queue_hooks_look(place)
+        let now = unsafe queue_hooks_look(object)
         guard now.owner > 0 else {
             hold()
             return now.items == 0 ? .idle : .waiting
@@ -113,11 +113,11 @@ extension SerialQueue {
         heartbeat.publish(.beforeTimers)
         state.store(.probed, ordering: .sequentiallyConsistent)
         let probe = unsafe Unmanaged.passRetained(self).toOpaque()
-        unsafe queue_hooks_submit(place, probe) {
+        unsafe queue_hooks_submit(object, probe) {
             unsafe Unmanaged<SerialQueue>.fromOpaque($0).takeRetainedValue().probeRan()
         }
         // The probe itself adds one item.
-        items.store(unsafe queue_hooks_look(place).items, ordering: .relaxed)
+        items.store(unsafe queue_hooks_look(object).items, ordering: .relaxed)
     }
 
     /// Sets the heartbeat to rest. No thread runs the queue's work, because the queue is suspended or waits for a worker; so none

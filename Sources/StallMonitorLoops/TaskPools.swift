@@ -37,7 +37,7 @@ final class TaskPools: LoopDiscovery {
         let width = Int(task_hooks_width())
         pools = Self.names.mapValues { TaskPoolHeartbeat(label: "\($0)-priority tasks", width: width) }
         for (priority, pool) in pools {
-            if let place = unsafe pool.place { unsafe task_hooks_set_pool(priority, UnsafeMutableRawPointer(place)) }
+            if let cPool = unsafe pool.cPool { unsafe task_hooks_set_pool(priority, UnsafeMutableRawPointer(cPool)) }
         }
         task_hooks_call_at_use { TaskPools.shared.noteUse(of: $0) }
     }

@@ -134,15 +134,15 @@ struct TaskPoolHeartbeatTests {
 
     /// The second one takes at least 300 ms. Returns the greatest time that another one can have taken.
     private func threeJobs(in pool: TaskPoolHeartbeat) throws -> Duration {
-        let place = try unsafe #require(pool.place)
+        let cPool = try unsafe #require(pool.cPool)
         var longest = Duration.zero
         for function in [0x100, 0x200, 0x300] as [UInt] {
             let start = MonotonicInstant.now
             // One after the other at the same place: the first has more functions than the others.
             let third: UInt = function == 0x100 ? function + 2 : 0
-            let job = unsafe task_pool_begin(place, [function, function + 1, third, 0])
+            let job = unsafe task_pool_begin(cPool, [function, function + 1, third, 0])
             if function == 0x200 { usleep(300_000) }
-            unsafe task_pool_end(place, job)
+            unsafe task_pool_end(cPool, job)
             if function != 0x200 { longest = max(longest, elapsed(since: start)) }
         }
         return longest

@@ -60,7 +60,7 @@ import Synchronization
 
     /// For C code that begins and ends jobs itself: a `task_pool`, valid as long as this object lives. Nil when memory is
     /// short.
-    package var place: OpaquePointer? { unsafe pool }
+    package var cPool: OpaquePointer? { unsafe pool }
 
     private static func wake(_ context: UnsafeMutableRawPointer?, _ event: task_pool_event) {
         // The thread that begins a job holds a reference to the object.
