@@ -107,10 +107,13 @@ extension LocalPort {
     static var ownUser: UInt32 { geteuid() }
 
     fileprivate func enter(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode) throws(RunLoopError) {
-        guard isValid else { throw RunLoopError(.portInvalid) }
         // Drops the failure of a mode that became common: it had no caller to whom it could be thrown.
         _ = receiver.takeFailure(on: loop, mode)
-        try loop.attach(source: anchor, to: mode)
+        do throws(RunLoopError) {
+            try loop.attach(source: anchor, to: mode)
+        } catch {
+            throw error.code == .itemInvalid ? RunLoopError(.portInvalid) : error
+        }
         if let failure = receiver.takeFailure(on: loop, mode) {
             loop.remove(anchor, from: mode)
             throw failure
