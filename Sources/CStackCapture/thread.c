@@ -1,4 +1,4 @@
-#include "CStackCapture.h"
+#include "walk.h"
 
 #include <link.h>
 #include <pthread.h>
@@ -10,6 +10,12 @@
 uint64_t stackcap_now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+uint64_t stackcap_own_time_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 

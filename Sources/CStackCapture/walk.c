@@ -1,124 +1,5 @@
-/// libunwind's remote interface over the copy: its accessors, and the walk from frame to frame.
-#include "session.h"
+/// The walk over a copied stack, from frame to frame, from the registers on.
 #include "walk.h"
-
-#include <errno.h>
-#include <string.h>
-#include <time.h>
-#include <unwind.h>
-
-/// Keeps C++ exceptions with libgcc's unwinder. libunwind-x86_64.so (or -aarch64) needs libunwind.so.8, which defines _Unwind_*
-/// as well, and the dynamic linker uses the first definition that it finds, breadth first. Linkers drop a library that nothing
-/// refers to; this reference makes the program need libgcc_s.so.1 itself, one level above libunwind.so.8.
-__attribute__((used, retain)) static _Unwind_Reason_Code (*const exceptions_stay_with_libgcc)(struct _Unwind_Exception *) =
-    _Unwind_RaiseException;
-
-static int find_procedure(unw_addr_space_t space, unw_word_t address, unw_proc_info_t *procedure, int needs_info,
-                          void *argument) {
-    (void)space;
-    return stackcap_find_procedure(argument, address, procedure, needs_info);
-}
-
-bool stackcap_read_word(stackcap_unwinder *unwinder, uint64_t address, uint64_t *value) {
-    *value = 0;
-    if (stackcap_is_unknown(address) || stackcap_is_unknown(address - 0x100000)) {
-        if (unwinder->first_unknown == 0)
-            unwinder->first_unknown = address;
-        unwinder->met_unknown = true;
-        return false;
-    }
-    if (!stackcap_peek(unwinder, address, value, sizeof *value))
-        return false;
-    uint64_t plain = stackcap_plain_frame_pointer(*value);
-    if (plain >= unwinder->copy.inner.start && plain < unwinder->copy.high)
-        *value = plain;
-    else if (stackcap_in_copy(unwinder, address, sizeof *value) || stackcap_in_outer_copy(unwinder, address, sizeof *value))
-        *value = stackcap_plain_return_address(*value);
-    return true;
-}
-
-/// CPU time instead of elapsed time: a thread that waits for a processor makes no progress.
-static uint64_t own_time_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-/// A damaged row may be as long as the memory around it, and save all registers once for each of its bytes.
-bool stackcap_may_read(stackcap_unwinder *unwinder) {
-    enum { MOST_READS = 1 << 18, READS_BETWEEN_LOOKS = 1 << 12 };  // the first for one row: no compiler writes such a long one
-    if (++unwinder->reads_in_all % READS_BETWEEN_LOOKS == 0)
-        unwinder->is_late |= own_time_ns() > unwinder->walk_until_ns;
-    return !unwinder->is_late && unwinder->reads++ < MOST_READS;
-}
-
-static int access_memory(unw_addr_space_t space, unw_word_t address, unw_word_t *value, int write, void *argument) {
-    (void)space;
-    if (write || !stackcap_may_read(argument))
-        return -UNW_EINVAL;
-    return stackcap_row_read(argument, address, value) || stackcap_read_word(argument, address, value) ? 0 : -UNW_EINVAL;
-}
-
-static int access_register(unw_addr_space_t space, unw_regnum_t number, unw_word_t *value, int write, void *argument) {
-    (void)space;
-    const stackcap_unwinder *unwinder = argument;
-    if (write || number < 0 || number >= REGISTER_COUNT)
-        return -UNW_EBADREG;
-    *value = unwinder->current->value[number];
-    return 0;
-}
-
-static void put_info(unw_addr_space_t space, unw_proc_info_t *procedure, void *argument) {
-    (void)space, (void)procedure, (void)argument;
-}
-
-static int no_dynamic_info(unw_addr_space_t space, unw_word_t *address, void *argument) {
-    (void)space, (void)address, (void)argument;
-    return -UNW_ENOINFO;
-}
-
-static int no_float(unw_addr_space_t space, unw_regnum_t number, unw_fpreg_t *value, int write, void *argument) {
-    (void)space, (void)number, (void)value, (void)write, (void)argument;
-    return -UNW_EBADREG;
-}
-
-static int no_resume(unw_addr_space_t space, unw_cursor_t *cursor, void *argument) {
-    (void)space, (void)cursor, (void)argument;
-    return -UNW_EINVAL;
-}
-
-static int no_name(unw_addr_space_t space, unw_word_t address, char *name, size_t size, unw_word_t *offset, void *argument) {
-    (void)space, (void)address, (void)name, (void)size, (void)offset, (void)argument;
-    return -UNW_ENOINFO;
-}
-
-int stackcap_space_prepare(stackcap_unwinder *unwinder) {
-    static unw_accessors_t accessors = {
-        .find_proc_info = find_procedure,
-        .put_unwind_info = put_info,
-        .get_dyn_info_list_addr = no_dynamic_info,
-        .access_mem = access_memory,
-        .access_reg = access_register,
-        .access_fpreg = no_float,
-        .resume = no_resume,
-        .get_proc_name = no_name,
-    };
-    unwinder->space = unw_create_addr_space(&accessors, 0);
-    if (!unwinder->space)
-        return ENOMEM;
-    // A cached row would outlive its module, and the next module may be loaded at the same address.
-    unw_set_caching_policy(unwinder->space, UNW_CACHE_NONE);
-    // libunwind initialises itself and its memory pools on first use. That must not happen while a thread is stopped.
-    unw_cursor_t cursor;
-    stackcap_registers_unknown(&unwinder->registers, (uintptr_t)&stackcap_space_prepare, 0);
-    unwinder->current = &unwinder->registers;
-    if (unw_init_remote(&cursor, unwinder->space, unwinder) == 0)
-        unw_step(&cursor);
-    return 0;
-}
-
-/// So many frames are kept from each end.
-enum { HALF = STACKCAP_MAX_FRAMES / 2 };
 
 /// Why the walk ends after the last frame, from unw_step's result and what the accessors recorded.
 static stackcap_end judge_end(const stackcap_unwinder *unwinder, int step) {
@@ -132,7 +13,7 @@ static stackcap_end judge_end(const stackcap_unwinder *unwinder, int step) {
 }
 
 stackcap_frame *stackcap_frame_at(const stackcap_unwinder *unwinder, size_t index) {
-    return &unwinder->frames[index < HALF ? index : HALF + index % HALF];
+    return &unwinder->frames[index < HALF_OF_FRAMES ? index : HALF_OF_FRAMES + index % HALF_OF_FRAMES];
 }
 
 static bool was_scanned(const stackcap_unwinder *unwinder, size_t frame) {
@@ -190,7 +71,7 @@ static bool makes_sense(const stackcap_unwinder *unwinder, const struct stackcap
 /// others. The first frame is taken in any case: the time may have passed in a search between two guesses.
 static bool is_late(const stackcap_unwinder *unwinder) {
     bool is_checked = unwinder->lacked_table || unwinder->frame_count % 256 == 255;
-    return unwinder->frame_count > 0 && (unwinder->is_late || (is_checked && own_time_ns() > unwinder->walk_until_ns));
+    return unwinder->frame_count > 0 && (unwinder->is_late || (is_checked && stackcap_own_time_ns() > unwinder->walk_until_ns));
 }
 
 /// An address that is not executable is not a return address. Checked only for another process, whose maps are read: generated
@@ -333,115 +214,4 @@ bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder) {
     unwinder->current = &unwinder->registers;
     unwinder->unwinder_error = step < 0 ? step : 0;
     return unwinder->frame_count > 0;
-}
-
-static bool walk_once(stackcap_unwinder *unwinder, bool reads_middle) {
-    stackcap_pages_forget(&unwinder->pages);
-    unwinder->registers = unwinder->start;
-    unwinder->scanned_count = 0;
-    unwinder->reads_middle = reads_middle;
-    unwinder->is_late = false;
-    unwinder->walk_until_ns = own_time_ns() + STACKCAP_MAX_WALK_NS;
-    return unwinder->registers_are_guessed ? stackcap_unwind_guessing(unwinder) : stackcap_unwind_from_registers(unwinder);
-}
-
-/// Whether a running thread is still where it was copied, as far as can be determined: it may have left and returned by another
-/// path, so two walks must see the same frames, and the memory copied next to the middle must be unchanged after each.
-static bool is_still_there(stackcap_unwinder *unwinder) {
-    uint64_t seen = unwinder->trail;
-    return stackcap_middle_holds(unwinder) && walk_once(unwinder, true) && unwinder->trail == seen &&
-           unwinder->end == STACKCAP_END_COMPLETE && stackcap_middle_holds(unwinder);
-}
-
-/// Walks the stack. The uncopied part between the two ends of a large stack is read as it is now, and then checked.
-static bool walk(stackcap_unwinder *unwinder) {
-    unwinder->start = unwinder->registers;
-    bool found = walk_once(unwinder, true);
-    if (!found || !unwinder->read_middle)
-        return found;
-    bool is_quiet = unwinder->registers_are_guessed;
-    // If the thread has not run since, nothing has changed, wherever its stack leads.
-    if (is_quiet ? stackcap_sleeps_on(unwinder) : unwinder->end == STACKCAP_END_COMPLETE && is_still_there(unwinder))
-        return true;
-    return walk_once(unwinder, false);
-}
-
-/// Whether the walk may have used the table or the instructions of a module that was replaced since the copy was made. Only
-/// modules that can be replaced count: most stacks contain none.
-static bool may_be_replaced(const stackcap_unwinder *unwinder) {
-    if (unwinder->modules || !stackcap_loader_has_moved(&unwinder->loader))
-        return false;
-    for (size_t i = 0; i < unwinder->frame_count && i < STACKCAP_MAX_FRAMES; i++)
-        if (!stackcap_is_lasting(unwinder, unwinder->frames[i].address - (i > 0)))
-            return true;
-    return unwinder->frame_count > STACKCAP_MAX_FRAMES;  // those in the middle are not known any more
-}
-
-/// Walks the stack, and again without the modules that may have been replaced if the walk led through any.
-/// \param unsettled set if that is the case: another copy may show more.
-static bool walk_settled(stackcap_unwinder *unwinder, bool *unsettled) {
-    unwinder->distrusts_loaded = false;
-    bool found = walk(unwinder);
-    *unsettled = found && may_be_replaced(unwinder);
-    if (!*unsettled)
-        return found;
-    unwinder->distrusts_loaded = true;
-    unwinder->rows.walk++;  // none that this walk has learnt
-    unwinder->registers = unwinder->start;
-    return walk(unwinder);
-}
-
-/// Reads the chain of awaiting functions, and drops it if the thread may have left its position before it was read.
-static void read_async(stackcap_unwinder *unwinder) {
-    stackcap_async_read(unwinder);
-    if (unwinder->async.callers.end == STACKCAP_ASYNC_NONE)
-        return;
-    bool sleeps_on = unwinder->registers_are_guessed && stackcap_sleeps_on(unwinder);
-    if (!sleeps_on && !stackcap_async_holds(unwinder))
-        stackcap_async_doubt(unwinder);
-}
-
-/// The index of a frame after the middle ones have been left out; one of those counts as the last before the gap.
-static size_t index_of(size_t frame, size_t left_out) {
-    if (left_out == 0 || frame < HALF)
-        return frame;
-    return frame < HALF + left_out ? HALF - 1 : frame - left_out;
-}
-
-/// Rotates the ring so that the innermost of its frames comes first. \returns the number of frames that were dropped.
-static size_t order_frames(stackcap_unwinder *unwinder) {
-    if (unwinder->frame_count <= STACKCAP_MAX_FRAMES)
-        return 0;
-    stackcap_frame turned[HALF];
-    for (size_t i = 0; i < HALF; i++)
-        turned[i] = *stackcap_frame_at(unwinder, unwinder->frame_count - HALF + i);
-    memcpy(unwinder->frames + HALF, turned, sizeof turned);
-    return unwinder->frame_count - STACKCAP_MAX_FRAMES;
-}
-
-stackcap_outcome stackcap_unwind(stackcap_session *session, stackcap_unwound *unwound) {
-    return stackcap_unwind_copy(&session->unwinder, unwound);
-}
-
-stackcap_outcome stackcap_unwind_copy(stackcap_unwinder *unwinder, stackcap_unwound *unwound) {
-    uint64_t began = stackcap_now_ns();
-    unwinder->rows.walk++;
-    bool is_unsettled, found = walk_settled(unwinder, &is_unsettled);
-    read_async(unwinder);
-    size_t left_out = order_frames(unwinder);
-    unwinder->async.callers.frame = index_of(unwinder->async.callers.frame, left_out);
-    *unwound = (stackcap_unwound){
-        .frames = unwinder->frames,
-        .count = unwinder->frame_count - left_out,
-        .left_out = left_out,
-        .left_out_after = HALF,
-        .end = unwinder->end,
-        .is_unsettled = is_unsettled,
-        .unwinder_error = unwinder->unwinder_error,
-        .held_ns = unwinder->copy.held_ns,
-        .unwind_ns = stackcap_now_ns() - began,
-        .copied_bytes = unwinder->copy.inner.length + unwinder->copy.outer.length,
-        .async = unwinder->async.callers,
-    };
-    return (stackcap_outcome){found ? STACKCAP_OK : STACKCAP_UNWINDER, 0};
 }

@@ -1,4 +1,5 @@
-/// The walk from frame to frame: tables.c, row_program.c, walk.c, guess.c, way_out_x86_64.c, and what depends on the processor.
+/// The walk from frame to frame: tables.c, row_program.c, accessors.c, walk.c, unwind.c, guess.c, way_out_x86_64.c, and what depends on
+/// the processor.
 #pragma once
 
 #include "unwinder.h"
@@ -36,16 +37,16 @@ void stackcap_row_check(stackcap_unwinder *unwinder, unw_proc_info_t *procedure)
 /// Reads a word of that copy. \returns false if the address is not in it.
 bool stackcap_row_read(const stackcap_unwinder *unwinder, uint64_t address, uint64_t *word);
 
-// walk.c
+// thread.c
+
+/// CPU time of the calling thread instead of elapsed time: a thread that waits for a processor makes no progress.
+/// Async-signal-safe.
+uint64_t stackcap_own_time_ns(void);
+
+// accessors.c
 
 /// Creates libunwind's address space and makes it initialise itself. Allocates. \returns 0 or an errno.
 int stackcap_space_prepare(stackcap_unwinder *unwinder);
-
-/// Unwinds the last copy. See stackcap_unwind.
-stackcap_outcome stackcap_unwind_copy(stackcap_unwinder *unwinder, stackcap_unwound *unwound);
-
-/// Unwinds from the registers into the frames. \returns whether the first frame was found.
-bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder);
 
 /// Reads a word for the unwinder; a value that looks like a frame pointer loses Swift's mark. met_unknown and first_unknown
 /// report an address that cannot be known.
@@ -53,6 +54,14 @@ bool stackcap_read_word(stackcap_unwinder *unwinder, uint64_t address, uint64_t 
 
 /// Counts a read of a word for libunwind, which has no limits of its own. \returns false if it must not read any more.
 bool stackcap_may_read(stackcap_unwinder *unwinder);
+
+// walk.c
+
+/// So many frames are kept from each end.
+enum { HALF_OF_FRAMES = STACKCAP_MAX_FRAMES / 2 };
+
+/// Unwinds from the registers into the frames. \returns whether the first frame was found.
+bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder);
 
 /// \returns a register's value in the walk's current frame; 0 if it is not known.
 uint64_t stackcap_walk_register(struct stackcap_walk *walk, int number);
@@ -62,6 +71,11 @@ void stackcap_walk_read_registers(struct stackcap_walk *walk, struct stackcap_re
 
 /// \returns the frame with this index, innermost 0; it is another frame if this one was dropped from the ring.
 stackcap_frame *stackcap_frame_at(const stackcap_unwinder *unwinder, size_t index);
+
+// unwind.c
+
+/// Unwinds the last copy. See stackcap_unwind.
+stackcap_outcome stackcap_unwind_copy(stackcap_unwinder *unwinder, stackcap_unwound *unwound);
 
 // guess.c
 
