@@ -1,4 +1,4 @@
-/// Asynchronous functions of Swift that await others: async.c, job_call.c.
+/// Asynchronous functions of Swift that await others: async.c, async_chain.c, glimpse.c, job_call.c.
 #pragma once
 
 #include "rows.h"

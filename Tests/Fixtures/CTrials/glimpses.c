@@ -1,4 +1,4 @@
-/// Whether what was read of the heap beside a stack (async.c) is given up exactly if it has changed since.
+/// Whether what was read of the heap beside a stack (glimpse.c) is given up exactly if it has changed since.
 #include "CTrials.h"
 #include "walk.h"
 
