@@ -66,15 +66,19 @@ static bool is_filtered(const struct status *status) {
 
 bool stackcap_is_filtered(void) {
     enum { GOOD_FOR_NS = 10000000 };
-    static _Thread_local uint64_t looked_ns;
-    static _Thread_local bool filtered;
+    // In the thread's static TLS block: in a library that was loaded by dlopen(3), the first use of any other kind allocates, and a
+    // thread that sleeps may hold malloc's lock.
+    static _Thread_local struct {
+        uint64_t looked_ns;
+        bool is_filtered;
+    } last __attribute__((tls_model("initial-exec")));
     uint64_t now = stackcap_now_ns();
-    if (looked_ns == 0 || now - looked_ns > GOOD_FOR_NS) {
+    if (last.looked_ns == 0 || now - last.looked_ns > GOOD_FOR_NS) {
         struct status status;
-        filtered = read_status(AT_FDCWD, stackcap_own_thread(), &status) != 0 || is_filtered(&status);
-        looked_ns = now;
+        last.is_filtered = read_status(AT_FDCWD, stackcap_own_thread(), &status) != 0 || is_filtered(&status);
+        last.looked_ns = now;
     }
-    return filtered;
+    return last.is_filtered;
 }
 /// The CPU clock of any thread of this process, by thread id: the result of pthread_getcpuclockid, without a pthread_t.
 static clockid_t cpu_clock(pid_t thread) {
