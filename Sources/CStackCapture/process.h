@@ -1,4 +1,4 @@
-/// Capturing threads of another process: process.c, stop.c.
+/// Capturing threads of another process: process.c, tracer.c, stop.c.
 #pragma once
 
 #include "CStackCaptureProcess.h"
@@ -49,18 +49,29 @@ struct stackcap_process {
     stackcap_process_counters counters;
 };
 
-/// Stops, copies and releases, on the tracer's thread. See stackcap_process_copy_stopped.
-/// \param wants_halted a thread that a signal has stopped outside of system calls, instead of a running one.
-stackcap_outcome stackcap_tracer_copy(stackcap_process *process, pid_t thread, bool wants_halted, uint64_t deadline_ns);
+// stop.c
+
+/// Stops, copies and releases the thread that the tracer's request names, and puts the outcome there. On the tracer's thread: the
+/// kernel may hold it in any system call. Allocates nothing; takes no lock; changes errno.
+/// \returns whether the thread is free; if not, the end of the tracer's thread frees it.
+bool stackcap_stop_serve(stackcap_process *process);
 /// Counts how long the released thread has waited for a processor since then. Call it once, and soon: the thread also waits for
 /// its own reasons.
 void stackcap_tracer_count_wait(stackcap_process *process);
+
+// tracer.c
+
+/// Stops, copies and releases, on the tracer's thread. See stackcap_process_copy_stopped.
+/// \param wants_halted a thread that a signal has stopped outside of system calls, instead of a running one.
+stackcap_outcome stackcap_tracer_copy(stackcap_process *process, pid_t thread, bool wants_halted, uint64_t deadline_ns);
 void stackcap_tracer_prepare(struct stackcap_tracer *tracer);
 void stackcap_tracer_free(struct stackcap_tracer *tracer);
 /// Whether the kernel still holds the tracer for a request that has been given up: then it alone may use the process object.
 bool stackcap_tracer_is_held(struct stackcap_tracer *tracer);
 /// Dismisses the tracer. \returns false if it is held: then it frees the process object when the kernel lets it go.
 bool stackcap_tracer_finish(struct stackcap_tracer *tracer);
+
+// process.c
 
 /// Closes and frees all of it. Only the capturer or the tracer still uses it.
 void stackcap_process_release(stackcap_process *process);
