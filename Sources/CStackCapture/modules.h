@@ -84,6 +84,8 @@ struct stackcap_sections {
     uint8_t *_Nullable loaded, *_Nullable debug;
     size_t loaded_length, debug_length;
     uint64_t loaded_at;  ///< Before the base is added.
+    /// Found, whether it could be read or not: only the first of each is tried. A file may have been made with thousands that take long.
+    bool has_loaded, has_debug;
 };
 
 /// Reads them from the module's file, if that can be opened and is the mapped one. Allocates; free the result in any case.

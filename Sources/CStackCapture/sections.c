@@ -159,11 +159,16 @@ static uint8_t *_Nullable load_packed(int file, const Elf64_Shdr *section, bool 
 
 static void take_section(int file, const Elf64_Shdr *section, const char *name, struct stackcap_sections *sections) {
     bool is_old_way = strcmp(name, ".zdebug_frame") == 0;
-    if (strcmp(name, ".eh_frame") == 0 && !sections->loaded && section->sh_type != SHT_NOBITS) {
+    if (section->sh_type == SHT_NOBITS)
+        return;
+    if (strcmp(name, ".eh_frame") == 0 && !sections->has_loaded) {
+        sections->has_loaded = true;
         sections->loaded = load(file, section->sh_offset, section->sh_size, &sections->loaded_length);
         sections->loaded_at = section->sh_addr;
-    } else if ((is_old_way || strcmp(name, ".debug_frame") == 0) && !sections->debug && section->sh_type != SHT_NOBITS)
+    } else if ((is_old_way || strcmp(name, ".debug_frame") == 0) && !sections->has_debug) {
+        sections->has_debug = true;
         sections->debug = load_packed(file, section, is_old_way, &sections->debug_length);
+    }
 }
 
 static void read_sections(int file, struct stackcap_sections *sections) {

@@ -126,6 +126,22 @@ extension ProcessTests {
             #expect(stack.frames[1].found == .instructions && stack.isComplete, "\(stack.frames)")
         }
 
+        /// Each takes a read of 60 MiB before it turns out that it cannot be unpacked.
+        @Test("with thousands of tables that cannot be unpacked: only the first one takes time")
+        func thousandsOfTables() throws {
+            let workshop = try Compiler()
+            let program = try workshop.compile(Self.program, Self.plain + ["-static"])
+            try workshop.repeatSection(".debug_frame", 4000, length: 60 << 20, in: program)
+            let target = try Started(program)
+            let sampler = try ProcessSampler(processID: target.processID, deadline: .seconds(60))
+            let clock = ContinuousClock()
+            let time = try clock.measure {
+                let frames = try sampler.capture().get().frames
+                #expect(frames.allSatisfy { target.isCode($0.address) }, "\(frames)")
+            }
+            #expect(time < .seconds(10))
+        }
+
         @Test("with damaged tables: no harm, and no frame lies outside of code", arguments: 0..<40)
         func damaged(_ seed: UInt64) throws {
             let workshop = try Compiler()
@@ -178,6 +194,28 @@ private final class Compiler {
         return text
     }
 
+    /// Puts many sections of that name into the program's file, all with the same contents: zeros, said to be compressed.
+    func repeatSection(_ name: String, _ count: Int, length: Int, in program: URL) throws {
+        let (entry, sectionOffset, sectionCount) = (64, 0x28, 0x3c)
+        let place = try #require(try section(name, of: program))
+        var bytes = try Data(contentsOf: program)
+        let start = bytes.word(at: sectionOffset)
+        var sections = bytes[start..<start + entry * Int(bytes[sectionCount])]
+        let offsets = stride(from: sections.startIndex, to: sections.endIndex, by: entry)
+        let header = try #require(offsets.first { sections.word(at: $0 + 24) == place.lowerBound })
+        sections[header + 9] |= 0x08  // SHF_COMPRESSED
+        sections.setWord(bytes.count, at: header + 24)
+        sections.setWord(length, at: header + 32)
+        for _ in 0..<count { sections.append(sections[header..<header + entry]) }
+        bytes.setWord(bytes.count + length, at: sectionOffset)
+        bytes[sectionCount] = UInt8(truncatingIfNeeded: sections.count / entry)
+        bytes[sectionCount + 1] = UInt8(truncatingIfNeeded: sections.count / entry >> 8)
+        bytes.append(1)  // ELFCOMPRESS_ZLIB
+        bytes.append(Data(count: length - 1))
+        try (bytes + sections).write(to: program)
+        try FileManager.default.setAttributes([.posixPermissions: 0o700], ofItemAtPath: program.path)
+    }
+
     /// - Returns: The section's range in the file.
     func section(_ name: String, of program: URL) throws -> Range<Int>? {
         for line in try run("/usr/bin/readelf", ["-SW", program.path]).split(separator: "\n") {
@@ -188,6 +226,17 @@ private final class Compiler {
             return start..<start + length
         }
         return nil
+    }
+}
+
+extension Data {
+    /// The number of eight bytes at an index, least significant byte first.
+    fileprivate func word(at index: Int) -> Int {
+        self[index..<index + 8].reversed().reduce(0) { $0 << 8 | Int($1) }
+    }
+
+    fileprivate mutating func setWord(_ word: Int, at index: Int) {
+        for byte in 0..<8 { self[index + byte] = UInt8(truncatingIfNeeded: word >> (8 * byte)) }
     }
 }
 
