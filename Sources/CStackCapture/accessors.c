@@ -18,7 +18,7 @@ static int find_procedure(unw_addr_space_t space, unw_word_t address, unw_proc_i
 
 bool stackcap_read_word(stackcap_unwinder *unwinder, uint64_t address, uint64_t *value) {
     *value = 0;
-    if (stackcap_is_unknown(address) || stackcap_is_unknown(address - 0x100000)) {
+    if (stackcap_is_unknown(address)) {
         if (unwinder->first_unknown == 0)
             unwinder->first_unknown = address;
         unwinder->met_unknown = true;
