@@ -188,6 +188,26 @@ static bool seized_too_late(stackcap_process *process) {
     return is_late;
 }
 
+/// For a thread that is seized, which does not stop it. \returns whether it is free.
+static bool stop_if_wanted(stackcap_process *process, struct stackcap_thread_files files) {
+    struct stackcap_tracer *tracer = &process->tracer;
+    if (seized_too_late(process))
+        tracer->outcome = status_only(STACKCAP_NOT_STOPPED);
+    else if (tracer->wants_halted ? is_halted(files.call) : is_running(files.call))
+        return stop_and_copy(process, files, &tracer->outcome);
+    else
+        tracer->outcome = status_only(STACKCAP_MOVED);
+    return false;
+}
+
+/// \param error why the thread was not seized, an errno.
+static stackcap_outcome not_seized(stackcap_process *process, int error) {
+    process->counters.given_up += error == ETIMEDOUT;
+    if (error == ETIMEDOUT)
+        return status_only(STACKCAP_NOT_STOPPED);
+    return (stackcap_outcome){error == ESRCH ? STACKCAP_GONE : STACKCAP_REFUSED, error};
+}
+
 bool stackcap_stop_serve(stackcap_process *process) {
     struct stackcap_tracer *tracer = &process->tracer;
     struct stackcap_thread_files files = {.schedule = stackcap_open_of_thread(process->tasks, tracer->thread, "schedstat")};
@@ -198,20 +218,10 @@ bool stackcap_stop_serve(stackcap_process *process) {
     int error = unopened ? ESRCH : seize(process);
     if (unopened == EMFILE || unopened == ENFILE)
         tracer->outcome = (stackcap_outcome){STACKCAP_FAILED, unopened};
-    else if (error == ETIMEDOUT) {
-        tracer->outcome = status_only(STACKCAP_NOT_STOPPED);
-        process->counters.given_up++;
-    } else if (error)
-        tracer->outcome = (stackcap_outcome){error == ESRCH ? STACKCAP_GONE : STACKCAP_REFUSED, error};
-    else if (seized_too_late(process)) {
-        tracer->outcome = status_only(STACKCAP_NOT_STOPPED);
-        is_free = false;
-    } else if (tracer->wants_halted ? is_halted(files.call) : is_running(files.call))
-        is_free = stop_and_copy(process, files, &tracer->outcome);
-    else {
-        tracer->outcome = status_only(STACKCAP_MOVED);
-        is_free = false;
-    }
+    else if (error)
+        tracer->outcome = not_seized(process, error);
+    else
+        is_free = stop_if_wanted(process, files);
     if (files.call >= 0)
         close(files.call);
     if (files.schedule >= 0)
