@@ -29,9 +29,11 @@ static bool is_running(stackcap_unwinder *unwinder, uint64_t address) {
 /// A task's first context follows it in the same allocation. \returns the running task, or 0.
 static uint64_t task_before(stackcap_unwinder *unwinder, uint64_t context) {
     uint64_t start = context & ~UINT64_C(15);
-    for (uint64_t at = start - 16; start - at <= SEARCH_BYTES && at > SEARCH_BYTES; at -= 16)
-        if (is_running(unwinder, at))
-            return at;
+    if (start <= 2 * SEARCH_BYTES)
+        return 0;  // nothing is allocated there
+    for (uint64_t distance = 16; distance <= SEARCH_BYTES; distance += 16)
+        if (is_running(unwinder, start - distance))
+            return start - distance;
     return 0;
 }
 
@@ -109,9 +111,10 @@ static bool try_allocations(stackcap_unwinder *unwinder, uint64_t address, struc
     struct stackcap_job task;
     if (!stackcap_task_read(unwinder, address, &task))
         return false;
+    // From the last to earlier ones.
     uint64_t allocation = task.last_allocation;
     for (int count = 0; allocation != 0 && count < MAX_ALLOCATIONS; count++) {
-        if (try_context(unwinder, allocation + 16, address, chain))
+        if (try_context(unwinder, allocation + ALLOCATION_HEADER, address, chain))
             return true;
         if (!stackcap_peek(unwinder, allocation, &allocation, sizeof allocation))
             return false;

@@ -26,6 +26,10 @@ enum {
     STATUS_RUNNING = 0x800,
 };
 
+/// A task's memory is a stack of allocations; each of its contexts is one. In front of each is a header of this size, which begins with
+/// the address of the header of the allocation before: swift/stdlib/public/runtime/StackAllocator.h.
+enum { ALLOCATION_HEADER = 16 };
+
 /// Of an asynchronous function: its caller's context, and the function that resumes it.
 struct stackcap_context {
     uint64_t parent, resume;

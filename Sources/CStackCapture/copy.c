@@ -6,8 +6,9 @@
 
 /// The two ends that are copied of a stack that is larger than the buffer.
 enum { OUTER_BYTES = 64 * 1024, INNER_BYTES = STACKCAP_MAX_COPY - OUTER_BYTES };
-/// The amount that is copied of each of two stacks.
-enum { HALF = STACKCAP_MAX_COPY / 2, STEP = 32 * 1024 };
+/// The most that is copied of each of two stacks, a foreign one and the thread's own; and the part in which the own one is read if not
+/// all of it can be.
+enum { EACH_BYTES = STACKCAP_MAX_COPY / 2, STEP_BYTES = 32 * 1024 };
 
 static bool read_part(stackcap_unwinder *unwinder, uint8_t *bytes, uint64_t start, uint64_t length, struct stackcap_part *part) {
     if (stackcap_read_live(&unwinder->reader, start, bytes, length) != (ssize_t)length)
@@ -45,13 +46,13 @@ int stackcap_copy_stack(stackcap_unwinder *unwinder, uint64_t stack_pointer, uin
 static void copy_home(stackcap_unwinder *unwinder, uint64_t low, uint64_t high) {
     struct stackcap_copy *copy = &unwinder->copy;
     uint8_t *end = copy->bytes + STACKCAP_MAX_COPY;
-    uint64_t size = high > low ? high - low : 0, length = size < HALF ? size : HALF;
+    uint64_t size = high > low ? high - low : 0, length = size < EACH_BYTES ? size : EACH_BYTES;
     copy->home_low = low;
     copy->outer = (struct stackcap_part){end, high, 0};
     if (read_part(unwinder, end - length, high - length, length, &copy->outer))
         return;
-    for (uint64_t taken = STEP; taken <= length; taken += STEP) {
-        if (stackcap_read_live(&unwinder->reader, high - taken, end - taken, STEP) != STEP)
+    for (uint64_t taken = STEP_BYTES; taken <= length; taken += STEP_BYTES) {
+        if (stackcap_read_live(&unwinder->reader, high - taken, end - taken, STEP_BYTES) != STEP_BYTES)
             return;
         copy->outer = (struct stackcap_part){end - taken, high - taken, taken};
     }
@@ -64,7 +65,7 @@ int stackcap_copy_foreign_stack(stackcap_unwinder *unwinder, uint64_t stack_poin
     // There may be no page below the stack pointer.
     for (uint64_t red_zone = RED_ZONE;; red_zone = 0) {
         uint64_t start = stack_pointer - red_zone;
-        ssize_t count = stackcap_read_live(&unwinder->reader, start, copy->bytes, HALF);
+        ssize_t count = stackcap_read_live(&unwinder->reader, start, copy->bytes, EACH_BYTES);
         copy->inner = (struct stackcap_part){copy->bytes, start, count < 0 ? 0 : (uint64_t)count};
         copy->high = start + copy->inner.length;
         if (copy->high > stack_pointer && copy->inner.length > 0)

@@ -8,6 +8,7 @@
 
 enum {
     MAX_TASKS_TRIED = 8,
+    TASK_SEARCH_BYTES = 192,          ///< Behind the job's call: where the runtime has left the task's address.
     FRAME_RECORD_REACH = 512,
     GLIMPSE_STACK_BYTES = 32 * 1024,  ///< How much of the stack is searched while the thread is held.
     BYTES_BEFORE_CALL = 16,           ///< In the asynchronous frame: its context, and its caller's frame pointer.
@@ -57,7 +58,7 @@ static struct stackcap_part find_job_call(const stackcap_unwinder *unwinder) {
 static uint64_t likely_allocation(const stackcap_unwinder *unwinder, const struct stackcap_part *call) {
     const struct stackcap_copy *copy = &unwinder->copy;
     int tried = 0;
-    for (uint64_t at = 8; tried < MAX_TASKS_TRIED && at < 24 * 8 && at + 8 <= call->length; at += 8) {
+    for (uint64_t at = 8; tried < MAX_TASKS_TRIED && at < TASK_SEARCH_BYTES && at + 8 <= call->length; at += 8) {
         struct stackcap_job task;
         uint64_t address, kind;
         memcpy(&address, call->bytes + at, sizeof address);
@@ -87,7 +88,7 @@ void stackcap_async_glimpse(stackcap_unwinder *unwinder, uint64_t context_regist
         return;
     glimpse_at(unwinder, context_register, &async->glimpses[1]);
     uint64_t allocation = likely_allocation(unwinder, &call);
-    glimpse_at(unwinder, allocation != 0 ? allocation + 16 : 0, &async->glimpses[2]);
+    glimpse_at(unwinder, allocation != 0 ? allocation + ALLOCATION_HEADER : 0, &async->glimpses[2]);
 }
 
 void stackcap_async_recheck_glimpses(stackcap_unwinder *unwinder) {

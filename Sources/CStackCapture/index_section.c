@@ -34,10 +34,13 @@ static uint64_t take_leb(struct place *place) {
 
 /// DW_EH_PE_*: Linux Standard Base, Core, 10.5. Only the encodings that compilers emit for code.
 static uint64_t take_pointer(struct place *place, uint8_t encoding) {
-    enum { FORMAT = 0x0f, FOUR = 0x03, FOUR_SIGNED = 0x0b, RELATIVE = 0x70, TO_PLACE = 0x10 };
+    enum {
+        FORMAT = 0x0f, WORD = 0x00, EIGHT = 0x04, EIGHT_SIGNED = 0x0c, FOUR = 0x03, FOUR_SIGNED = 0x0b,
+        RELATIVE = 0x70, TO_PLACE = 0x10,
+    };
     uint64_t here = place->section->address + place->at, value = 0;
     switch (encoding & FORMAT) {
-    case 0x00: case 0x04: case 0x0c:
+    case WORD: case EIGHT: case EIGHT_SIGNED:
         value = take(place, 8);
         break;
     case FOUR:

@@ -58,16 +58,17 @@ static int read_all(struct stackcap_modules *modules, int file) {
 
 /// A line is `start-end permissions offset major:minor inode path`: proc(5).
 static bool parse_line(const char *line, struct stackcap_mapping *mapping) {
+    enum { EXECUTABLE = 3, PERMISSIONS_LENGTH = 6 };  // " r-xp "
     char *at;
     memset(mapping, 0, sizeof *mapping);
     mapping->start = strtoull(line, &at, 16);
     if (*at != '-')
         return false;
     mapping->end = strtoull(at + 1, &at, 16);
-    if (*at != ' ' || strlen(at) < 6)
+    if (*at != ' ' || strnlen(at, PERMISSIONS_LENGTH) < PERMISSIONS_LENGTH)
         return false;
-    mapping->is_code = at[3] == 'x';
-    mapping->offset = strtoull(at + 6, &at, 16);
+    mapping->is_code = at[EXECUTABLE] == 'x';
+    mapping->offset = strtoull(at + PERMISSIONS_LENGTH, &at, 16);
     mapping->device = strtoull(at, &at, 16) << 32;
     if (*at == ':')
         mapping->device |= strtoull(at + 1, &at, 16);

@@ -1,10 +1,16 @@
 /// Unwinding a copy: as many walks as it takes until the result is known to be that of one moment; then the awaiting
-/// functions, and which frames of a deep stack are kept.
+/// functions, and which frames of a deep stack are kept. Most stacks need one walk.
+///
+///     stackcap_unwind_copy
+///       walk_settled         once, and again without the modules that may have been replaced since the copy
+///         walk_whole         once; of a large stack again, to check its uncopied middle, or to leave it out
+///           walk_once        walk.c; for a sleeping thread guess.c, which walks with each guess
 #include "session.h"
 #include "walk.h"
 
 #include <string.h>
 
+/// \param reads_middle whether the part between the two copied ends is read as it is now. \returns whether the first frame was found.
 static bool walk_once(stackcap_unwinder *unwinder, bool reads_middle) {
     stackcap_pages_forget(&unwinder->pages);
     unwinder->registers = unwinder->start;
@@ -24,7 +30,7 @@ static bool is_still_there(stackcap_unwinder *unwinder) {
 }
 
 /// Walks the stack. The uncopied part between the two ends of a large stack is read as it is now, and then checked.
-static bool walk(stackcap_unwinder *unwinder) {
+static bool walk_whole(stackcap_unwinder *unwinder) {
     unwinder->start = unwinder->registers;
     bool found = walk_once(unwinder, true);
     if (!found || !unwinder->read_middle)
@@ -51,14 +57,14 @@ static bool may_be_replaced(const stackcap_unwinder *unwinder) {
 /// \param unsettled set if that is the case: another copy may show more.
 static bool walk_settled(stackcap_unwinder *unwinder, bool *unsettled) {
     unwinder->distrusts_loaded = false;
-    bool found = walk(unwinder);
+    bool found = walk_whole(unwinder);
     *unsettled = found && may_be_replaced(unwinder);
     if (!*unsettled)
         return found;
     unwinder->distrusts_loaded = true;
     unwinder->rows.walk++;  // none that this walk has learnt
     unwinder->registers = unwinder->start;
-    return walk(unwinder);
+    return walk_whole(unwinder);
 }
 
 /// Reads the chain of awaiting functions, and drops it if the thread may have left its position before it was read.
