@@ -10,7 +10,9 @@ enum {
 
 struct candidates {
     uint64_t frame_pointer[MAX_CANDIDATES];
-    size_t count;
+    size_t count, tried;
+    uint64_t best;      ///< The one whose walk led furthest; the unknown register's value as long as none led beyond the stuck frame.
+    size_t best_count;  ///< The number of frames of that walk.
 };
 
 /// Whether a search for the record of code in a module, or of code generated at run time, may use this one. The caller of
@@ -78,34 +80,40 @@ static bool is_settled(const stackcap_unwinder *unwinder) {
     return !unwinder->met_unknown || unwinder->end == STACKCAP_END_COMPLETE || unwinder->end == STACKCAP_END_TIME_LIMIT;
 }
 
+/// Walks with each candidate that was not tried yet. \returns whether the last walk is the result: it leads to the thread's first frame,
+/// or no time is left.
+static bool try_candidates(stackcap_unwinder *unwinder, struct candidates *found) {
+    for (; found->tried < found->count; found->tried++) {
+        unwinder->registers.value[REGISTER_FRAME_POINTER] = found->frame_pointer[found->tried];
+        stackcap_unwind_from_registers(unwinder);
+        bool is_whole = unwinder->end == STACKCAP_END_COMPLETE && !unwinder->ended_at_zero;
+        if (is_whole || unwinder->end == STACKCAP_END_TIME_LIMIT)
+            return true;
+        if (unwinder->frame_count > found->best_count) {
+            found->best_count = unwinder->frame_count;
+            found->best = found->frame_pointer[found->tried];
+        }
+    }
+    return false;
+}
+
 /// Tries candidates until one leads to the thread's first frame; if none does, uses the one that leads furthest.
 /// \returns whether any candidate leads beyond the stuck frame.
 static bool settle(stackcap_unwinder *unwinder, size_t stuck_count) {
     stackcap_frame stuck = *stackcap_frame_at(unwinder, stuck_count - 1);
     uint64_t function = stackcap_function_start(unwinder, stuck_count == 1 ? stuck.address : stuck.address - 1);
-    struct candidates found = {.count = 0};
-    uint64_t *frame_pointer = &unwinder->registers.value[REGISTER_FRAME_POINTER];
-    uint64_t unknown = *frame_pointer, best = unknown;
-    size_t best_count = stuck_count, tried = 0;
+    uint64_t *frame_pointer = &unwinder->registers.value[REGISTER_FRAME_POINTER], unknown = *frame_pointer;
+    struct candidates found = {.best = unknown, .best_count = stuck_count};
     unwinder->scanned[unwinder->scanned_count++] = stuck_count;  // the frame after the stuck one
     for (int class = BY_PROLOGUE; class > CALL_NONE; class--) {
         add_candidates(unwinder, &stuck, function, class, &found);
-        for (; tried < found.count; tried++) {
-            *frame_pointer = found.frame_pointer[tried];
-            stackcap_unwind_from_registers(unwinder);
-            bool is_whole = unwinder->end == STACKCAP_END_COMPLETE && !unwinder->ended_at_zero;
-            if (is_whole || unwinder->end == STACKCAP_END_TIME_LIMIT)
-                return true;
-            if (unwinder->frame_count > best_count) {
-                best_count = unwinder->frame_count;
-                best = *frame_pointer;
-            }
-        }
+        if (try_candidates(unwinder, &found))
+            return true;
     }
-    *frame_pointer = best;
-    unwinder->scanned_count -= best == unknown ? 1 : 0;
+    *frame_pointer = found.best;
+    unwinder->scanned_count -= found.best == unknown ? 1 : 0;
     stackcap_unwind_from_registers(unwinder);
-    return best != unknown;
+    return found.best != unknown;
 }
 
 bool stackcap_unwind_guessing(stackcap_unwinder *unwinder) {

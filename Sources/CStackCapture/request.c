@@ -19,6 +19,10 @@
 #include <time.h>
 #include <unistd.h>
 
+static enum stackcap_turn turn_now(const struct stackcap_request *request) {
+    return stackcap_turn_of(atomic_load_explicit(&request->word, memory_order_acquire));
+}
+
 /// \returns false while a handler of an earlier request still owns the copy.
 static bool publish(struct stackcap_request *request, pid_t thread, uint64_t low, uint64_t high) {
     uint64_t word = atomic_load_explicit(&request->word, memory_order_acquire);
@@ -65,7 +69,7 @@ static bool wait_until(const stackcap_session *session, pid_t thread, uint64_t d
     const struct stackcap_request *request = &session->request;
     uint64_t began = stackcap_now_ns();
     for (long rest_ns = 10000;;) {
-        if (stackcap_turn_of(atomic_load_explicit(&request->word, memory_order_acquire)) == TURN_DONE)
+        if (turn_now(request) == TURN_DONE)
             return true;
         uint64_t now = stackcap_now_ns();
         if (now >= deadline_ns)
@@ -77,7 +81,7 @@ static bool wait_until(const stackcap_session *session, pid_t thread, uint64_t d
         struct timespec rest = {0, rest_ns};
         nanosleep(&rest, NULL);
         if (!exists(session, thread))
-            return stackcap_turn_of(atomic_load_explicit(&request->word, memory_order_acquire)) == TURN_DONE;
+            return turn_now(request) == TURN_DONE;
         rest_ns = rest_ns < 320000 ? rest_ns * 2 : rest_ns;
     }
 }
@@ -179,14 +183,14 @@ stackcap_outcome stackcap_take_left_open(stackcap_session *session, pid_t thread
     if (!thread || request->left_open != thread)
         return (stackcap_outcome){STACKCAP_NOT_DELIVERED, 0};
     stackcap_settle(session);
-    if (stackcap_turn_of(atomic_load_explicit(&request->word, memory_order_acquire)) != TURN_DONE)
+    if (turn_now(request) != TURN_DONE)
         return (stackcap_outcome){STACKCAP_NOT_DELIVERED, 0};
     *copied_ns = request->copied_ns;
     return take_answer(session);
 }
 
 bool stackcap_handler_is_busy(const stackcap_session *session) {
-    return stackcap_turn_of(atomic_load_explicit(&session->request.word, memory_order_acquire)) == TURN_COPYING;
+    return turn_now(&session->request) == TURN_COPYING;
 }
 
 void stackcap_request_forget(stackcap_session *session) {
