@@ -363,23 +363,3 @@ struct HalfReadableReportTests {
         return file
     }
 }
-
-@Suite("show with choosing options", .timeLimit(.minutes(5)))
-struct ExcludedStallTests {
-    @Test("with an id or a file, too, the choosing options apply: a stall that they exclude is an error")
-    func excluded() throws {
-        let fixture = try ReportsFixture()
-        let report = Sample.report(id: .make())
-        try fixture.store.write(report)
-        let file = "\(fixture.path)/\(ReportFileName(.stall, report.id))"
-        for place in [["\(report.id)", fixture.path], [file]] {
-            #expect(try CommandRun(arguments: ["show"] + place + ["--verdict", "waiting"]).status == 0)
-            let run = try CommandRun(arguments: ["show"] + place + ["--host", "no-such-host"])
-            #expect(run.status == 1 && run.output.isEmpty)
-            #expect(run.errors.contains("does not match the choosing options"), "\(run.errors)")
-        }
-        let fault = ["show", "\(report.fingerprint)", fixture.path]
-        #expect(try CommandRun(arguments: fault + ["--fingerprint", "\(report.fingerprint)"]).status == 0)
-        #expect(try CommandRun(arguments: fault + ["--fingerprint", "ffff"]).status == 1)
-    }
-}

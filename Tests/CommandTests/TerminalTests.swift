@@ -2,6 +2,8 @@ import Foundation
 import StallReports
 import Testing
 
+@testable import stall_monitor
+
 /// What is drawn on a terminal during a stall. A live record has the stall, as a watched process writes it.
 @Suite("On a terminal", .timeLimit(.minutes(10)))
 struct TerminalTests {
@@ -194,5 +196,55 @@ private final class LiveStallRecord {
             durationMaxNs: length
         )
         try file.write(stall, to: 0)
+    }
+}
+
+@Suite("Wrapping and paging", .timeLimit(.minutes(5)))
+struct WrappingTests {
+    @Test("lines break between words, hang, keep their colours and lose nothing")
+    func wraps() {
+        let line: StyledText = "  \("one", .bold) two three-and-a-half four"
+        let lines = line.wrapped(to: 12, hanging: 4)
+        #expect(
+            lines.map(\.plain) == ["  one two ", "    three-an", "    d-a-half", "    four"],
+            "\(lines.map(\.plain))"
+        )
+        #expect(lines[0].coloured.contains("\u{1B}[1mone\u{1B}[0m"))
+        #expect(line.wrapped(to: nil, hanging: 4) == [line] && line.wrapped(to: 80, hanging: 4) == [line])
+        #expect(StyledText("ab  cd", limit: .max).wrapped(to: 2, hanging: 0).map(\.plain) == ["ab", "cd"])
+        for width in 1...30 {
+            let joined = line.wrapped(to: width, hanging: 4)
+            #expect(joined.allSatisfy { $0.width <= max(width, 1) }, "\(width)")
+            #expect(joined.map(\.plain).joined().filter { $0 != " " } == "onetwothree-and-a-halffour")
+        }
+        // Of a wide character no half is left in a line.
+        let wide = StyledText("a日本語b日本語cd日本", limit: .max)
+        for width in 3...12 {
+            let lines = wide.wrapped(to: width, hanging: 1)
+            #expect(lines.allSatisfy { $0.width <= width }, "\(width): \(lines.map(\.plain))")
+            #expect(lines.map(\.plain).joined().filter { $0 != " " } == wide.plain)
+        }
+        #expect(wide.wrapped(to: 1, hanging: 0).map(\.plain).joined() == wide.plain)
+    }
+
+    @Test(
+        "on a terminal long text goes through $PAGER; with --no-pager, an empty or a missing one it is printed"
+    )
+    func pager() throws {
+        let fixture = try ReportsFixture()
+        for _ in 0..<40 { try fixture.store.write(Sample.report(id: .make())) }
+        func onTerminal(_ pager: String, _ options: String = "") throws -> String {
+            let command =
+                "stty rows 10 cols 120; PAGER='\(pager)' TERM=xterm '\(CommandRun.executable.path)' list '\(fixture.path)' \(options)"
+            return try CommandRun(tool: "/usr/bin/script", ["-qec", command, "/dev/null"]).output
+        }
+        let counted = try onTerminal("wc -l")
+        #expect(counted.split(separator: "\r\n").first == "41", "\(counted.prefix(200))")
+        #expect(try onTerminal("wc -l", "--no-pager").contains("shop.Cart"))
+        #expect(try onTerminal("").contains("shop.Cart"))
+        #expect(try onTerminal("/no/such/pager").contains("shop.Cart"))
+        #expect(try onTerminal("wc -l", "--color=never --no-pager").contains("\u{1B}[32m") == false)
+        let piped = try CommandRun("list", fixture.path, "--color=always").output
+        #expect(piped.contains("\u{1B}[32mrecovered\u{1B}[0m"))
     }
 }
