@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Baselines")
 struct BaselineTests {
-    private static func run(minutes: Int64 = 10, cpus: Int = 4, build: String = "release") -> RunRecord {
+    static func run(minutes: Int64 = 10, cpus: Int = 4, build: String = "release") -> RunRecord {
         var run = Sample.run()
         run.host = .init(name: "ci", kernel: "6.1.0-13", cpus: cpus)
         run.process.executable = "/srv/.build/x86_64-unknown-linux-gnu/\(build)/shop"
@@ -13,13 +13,13 @@ struct BaselineTests {
         return run
     }
 
-    private static func overview(_ stalls: [StallReport], _ runs: [RunRecord]) -> ReportReader.Overview {
+    static func overview(_ stalls: [StallReport], _ runs: [RunRecord]) -> ReportReader.Overview {
         var contents = ReportReader.Contents()
         (contents.reports, contents.runs) = (stalls, runs)
         return .init(contents)
     }
 
-    private static func stalls(
+    static func stalls(
         _ count: Int,
         ms: Int64 = 300,
         _ fingerprint: String = "v2:aaaa000000000000",
@@ -32,11 +32,11 @@ struct BaselineTests {
         }
     }
 
-    private func baseline(_ stalls: [StallReport], minutes: Int64 = 10) throws -> Baseline {
+    func baseline(_ stalls: [StallReport], minutes: Int64 = 10) throws -> Baseline {
         try #require(Baseline(Self.overview(stalls, [Self.run(minutes: minutes)]), at: Sample.start))
     }
 
-    private func judge(_ stalls: [StallReport], _ baseline: Baseline, _ run: RunRecord = Self.run()) -> GateResult {
+    func judge(_ stalls: [StallReport], _ baseline: Baseline, _ run: RunRecord = Self.run()) -> GateResult {
         Gate.judge(.success(Self.overview(stalls, [run])), by: Budget(), against: baseline)
     }
 
@@ -192,94 +192,6 @@ struct BaselineTests {
         #expect(judge(named, before).verdict == .within)
     }
 
-    @Test("a difference lists new, gone, worse and better faults, whether they are proven, and unchanged ones")
-    func difference() throws {
-        let (same, often, seldom, long, short) = ("v2:1111", "v2:2222", "v2:3333", "v2:4444", "v2:5555")
-        let (new, once, gone) = ("v2:6666", "v2:7777", "v2:8888")
-        func all(_ counts: [(String, Int, Int64)]) -> [StallReport] {
-            counts.flatMap { Self.stalls($1, ms: $2, $0 + "000000000000") }
-        }
-        let before = try baseline(
-            all([
-                (same, 20, 300), (often, 20, 300), (seldom, 80, 300), (long, 20, 300), (short, 20, 900),
-                (gone, 30, 300),
-            ])
-                + Self.stalls(9, "v2:9999000000000000", verdict: .starved)
-        )
-        let after = try baseline(
-            all([
-                (same, 21, 300), (often, 80, 300), (seldom, 20, 300), (long, 20, 900), (short, 20, 300), (new, 30, 300),
-                (once, 1, 300),
-            ])
-        )
-        let difference = FaultDifference(before, after)
-        let told = difference.items.map { item in
-            "\(item.fingerprint.rawValue.dropFirst(3).first ?? "?") \(item.change)\(item.isProven ? "" : ", not proven")"
-        }
-        #expect(
-            told == [
-                "6 new", "7 new, not proven", "2 worse", "4 worse", "8 gone", "3 better", "5 better",
-                "1 unchanged, not proven",
-            ]
-        )
-        #expect(difference.items.first { $0.change == .new && !$0.isProven }?.probability == 1)
-        #expect(difference.starvedBefore == 9 && difference.starvedAfter == 0 && difference.count(.worse) == 2)
-    }
-
-    @Test("a change is proven exactly if its probability is at most that of a false alarm")
-    func probability() throws {
-        let before = try baseline(Self.stalls(20))
-        for count in 30...60 {
-            let item = try #require(FaultDifference(before, try baseline(Self.stalls(count))).items.first)
-            #expect(item.isProven == (item.probability <= Comparison.Rule().alarm), "\(count): \(item.probability)")
-        }
-    }
-
-    @Test("equal sets have no difference, and a fault under another name is the same fault")
-    func noDifference() throws {
-        let before = try baseline(Self.stalls(20))
-        #expect(FaultDifference(before, before).items.map(\.change) == [.unchanged])
-        var countless = before
-        countless.faults[0].count = .max
-        let same = FaultDifference(countless, countless).items
-        #expect(same.map(\.change) == [.unchanged] && same.map(\.before.count) == [.max])
-        let renamed = Self.stalls(20, "v2:bbbb000000000000").map { report in
-            var report = report
-            report.aliases = [Fingerprint(rawValue: "v2:aaaa000000000000")!]
-            return report
-        }
-        #expect(FaultDifference(before, try baseline(renamed)).items.map(\.change) == [.unchanged])
-    }
-
-    @Test("two faults of the baseline that are now one are summed, and tightened as one")
-    func merged() throws {
-        let names = ["v2:aaaa000000000000", "v2:bbbb000000000000"]
-        let before = try baseline(Self.stalls(20, names[0]) + Self.stalls(20, names[1]))
-        let now = { (count: Int) in
-            var stalls = Self.stalls(count, "v2:cccc000000000000")
-            for index in stalls.indices { stalls[index].aliases = names.compactMap { Fingerprint(rawValue: $0) } }
-            return stalls
-        }
-        #expect(judge(now(40), before).verdict == .within)
-        #expect(judge(now(90), before).verdict == .over)
-        let fewer = try #require(before.tightened(by: Self.overview(now(5), [Self.run()]), at: Sample.start))
-        #expect(fewer.faults.map(\.count) == [5])
-    }
-
-    @Test("a fault of the baseline that is two now, in reports without names, is compared with both together")
-    func split() throws {
-        let names = ["v2:aaaa000000000000", "v2:bbbb000000000000"]
-        var named = Self.stalls(40, "v2:cccc000000000000")
-        for index in named.indices { named[index].aliases = names.compactMap { Fingerprint(rawValue: $0) } }
-        let before = try baseline(named)
-        let now = { (count: Int) in Self.stalls(count, names[0]) + Self.stalls(count, names[1]) }
-        #expect(judge(now(20), before).verdict == .within)
-        #expect(judge(now(45), before).verdict == .over)
-        let items = FaultDifference(before, try baseline(now(20))).items
-        #expect(items.map(\.change) == [.unchanged] && items.map(\.after.count) == [40])
-        #expect(before.tightened(by: Self.overview(now(20), [Self.run()]), at: Sample.start) == nil)
-    }
-
     @Test("faults gone from a loop that nobody watches any more are inconclusive; its label has no numbers")
     func unwatched() throws {
         func stalls(_ count: Int, on label: String) -> [StallReport] {
@@ -356,34 +268,6 @@ struct BaselineTests {
         #expect(Gate.judge(.success(new), by: budget, against: try baseline([])).verdict == .within)
     }
 
-    @Test("tightening takes over proven improvements and nothing else")
-    func tightened() throws {
-        let before = try baseline(Self.stalls(40))
-        let tighten = { (stalls: [StallReport]) in
-            before.tightened(by: Self.overview(stalls, [Self.run()]), at: Sample.start)
-        }
-        #expect(tighten(Self.stalls(40)) == nil && tighten(Self.stalls(39)) == nil && tighten(Self.stalls(80)) == nil)
-        // p = 0.0005: among many runs without a change, one is as good by chance.
-        #expect(tighten(Self.stalls(15)) == nil)
-        let fewer = try #require(tighten(Self.stalls(5)))
-        #expect(fewer.faults.map(\.count) == [5])
-        #expect(judge(Self.stalls(40), before).verdict == .within)
-        #expect(judge(Self.stalls(40), fewer).verdict == .over)
-        #expect(try #require(tighten([])).faults.map(\.count) == [0])
-        let shorter = try #require(tighten(Self.stalls(40, ms: 100)))
-        #expect(shorter.faults[0].lengthsNs.max() == 106_000_000 && shorter.faults[0].count == 40)
-    }
-
-    @Test("a run without its burst of stalls is no improvement, however many of them the baseline has")
-    func tightenedByBursts() throws {
-        let before = try baseline(Self.stalls(100))
-        let overviews = { (counts: [Int]) in counts.map { Self.overview(Self.stalls($0), [Self.run()]) } }
-        #expect(before.tightened(by: overviews([0, 100, 0, 0, 0]), at: Sample.start) == nil)
-        let fewer = try #require(before.tightened(by: overviews([20, 22, 18, 21, 19]), at: Sample.start))
-        #expect(fewer.faults.map(\.count) == [100] && fewer.faults.map(\.watchedNs) == [5 * 600_000_000_000])
-        #expect(fewer.faults[0].dispersion != nil)
-    }
-
     @Test("a fleet's rare new faults are warnings while no more of them are new than its baseline lets expect")
     func rareFaults() throws {
         let rare = { (range: Range<Int>) in
@@ -405,31 +289,6 @@ struct BaselineTests {
         // Nor do frequent ones, whose number can be odd or even.
         let frequent = (0..<20).flatMap { Self.stalls(101, Simulation.fingerprint($0).rawValue) }
         #expect(judge(frequent + rare(20..<21), try baseline(frequent)).verdict == .inconclusive)
-    }
-
-    @Test("a fault that was gone at tightening, and occurs again, is compared with the run that tightened")
-    func occursAgain() throws {
-        let before = try baseline(Self.stalls(600), minutes: 100)
-        let none = try #require(before.tightened(by: Self.overview([], [Self.run()]), at: Sample.start))
-        let few = judge(Self.stalls(4), none)
-        #expect(few.verdict == .inconclusive)
-        let words = "occurs again: 4 stalls in 10m, none in the 10m by which the baseline was tightened"
-        #expect(few.text.contains(words), "\(few.text)")
-        #expect(judge(Self.stalls(60), none).verdict == .over)
-        #expect(none.tightened(by: Self.overview(Self.stalls(4), [Self.run()]), at: Sample.start) == nil)
-    }
-
-    @Test("it is read back as written; one with impossible numbers, or of a later version, is refused")
-    func coding() throws {
-        let before = try baseline(Self.stalls(3))
-        let json = try before.json()
-        #expect(try Baseline(json: json) == before)
-        let text = String(decoding: json, as: UTF8.self)
-        for (from, to) in [
-            (#""count":3"#, #""count":-3"#), ("stall-baseline/1", "stall-baseline/2"), (#""runs":1"#, #""runs":"a""#),
-        ] {
-            #expect(throws: ReportError.self) { try Baseline(json: Array(text.replacing(from, with: to).utf8)) }
-        }
     }
 
     @Test("repeats: over in most runs is over, in few it is intermittent; an unwatched run cannot be judged")
