@@ -1,7 +1,6 @@
 import Foundation
 import GzipCompression
 import HTTPTypes
-import Logging
 import StallReading
 import StallReports
 import StallStore
@@ -12,10 +11,10 @@ import ZstdCompression
 
 @Suite("The collector", .timeLimit(.minutes(5)))
 struct CollectorTests {
-    private static let hostile = "</script><b>\"a\",;b'\u{1B}[31m\n=cmd{{x}} \u{202E}x"
-    private let directory = FileManager.default.temporaryDirectory.path + "/stall-collector-\(UUID().uuidString)"
+    static let hostile = "</script><b>\"a\",;b'\u{1B}[31m\n=cmd{{x}} \u{202E}x"
+    let directory = FileManager.default.temporaryDirectory.path + "/stall-collector-\(UUID().uuidString)"
 
-    private func withCollector(
+    func withCollector(
         _ options: CollectorOptions = CollectorOptions(),
         _ work: @escaping @Sendable (Client) async throws -> Void
     ) async throws {
@@ -25,7 +24,7 @@ struct CollectorTests {
         try await Client.withServer(store, options, work)
     }
 
-    private static func report(_ function: String = "total()", milliseconds: Int64 = 500) -> StallReport {
+    static func report(_ function: String = "total()", milliseconds: Int64 = 500) -> StallReport {
         let start = Timestamp.now().advanced(byNanoseconds: -60_000_000_000)
         let frame = StallReport.Frame(address: 1, function: function, own: true)
         return StallReport(
@@ -49,11 +48,11 @@ struct CollectorTests {
         )
     }
 
-    private static func lines(_ reports: [StallReport]) throws -> [UInt8] {
+    static func lines(_ reports: [StallReport]) throws -> [UInt8] {
         try reports.flatMap { try $0.json() }
     }
 
-    private static let kind: HTTPFields = [.contentType: "application/x-ndjson"]
+    static let kind: HTTPFields = [.contentType: "application/x-ndjson"]
 
     @Test("It shows what it has accepted: as JSON, on pages and in other formats")
     func whole() async throws {
@@ -112,7 +111,7 @@ struct CollectorTests {
         }
     }
 
-    private static let escaped =
+    static let escaped =
         hostile.addingPercentEncoding(withAllowedCharacters: .alphanumerics) ?? ""
 
     @Test("A plus in a form's address is a blank, in one of the API it is a plus")
@@ -203,128 +202,6 @@ struct CollectorTests {
         }
     }
 
-    @Test("Records are returned as they were sent, run records first, selected; another collector takes them")
-    func records() async throws {
-        try await withCollector { client in
-            let now = Timestamp.now()
-            let runs = (0..<3).map { index in
-                RunRecord(
-                    startedAt: now.advanced(byNanoseconds: -3_600_000_000_000),
-                    updatedAt: now,
-                    host: .init(name: "web1"),
-                    service: .init(name: index == 0 ? "other" : Self.hostile),
-                    process: .init(pid: 7),
-                    monitorVersion: "1"
-                )
-            }
-            let reports = (0..<130).map { Self.report("f\($0 % 3)()") }
-            let sent = try runs.map { try $0.json() } + reports.map { try $0.json() }
-            try await client.execute(
-                uri: "/v1/reports",
-                method: .post,
-                headers: Self.kind,
-                body: sent.flatMap(\.self)
-            ) { #expect($0.status == .accepted) }
-            let all = try await client.execute(uri: "/api/v1/records", method: .get) { answer in
-                #expect(answer.headers[.contentType] == "application/x-ndjson")
-                return answer.body.split(separator: UInt8(ascii: "\n"))
-            }
-            #expect(Set(all.map(Array.init)) == Set(sent.map { Array($0.dropLast()) }))
-            #expect(all.count == sent.count)
-            #expect(all.prefix(3).allSatisfy { String(decoding: $0, as: UTF8.self).contains("stall-run/") })
-            let lines = { (answer: Client.Answer) in answer.body.count { $0 == UInt8(ascii: "\n") } }
-            #expect(
-                try await client.execute(uri: "/api/v1/records?service=\(Self.escaped)", method: .get, lines) == 132
-            )
-            #expect(try await client.execute(uri: "/api/v1/records?service=other", method: .get, lines) == 1)
-            #expect(try await client.execute(uri: "/api/v1/records?since=x", method: .get) { $0.status } == .badRequest)
-            // As an operator moves them to another store.
-            let copied = all.joined(separator: [UInt8(ascii: "\n")])
-            try await withCollector { other in
-                try await other.execute(uri: "/v1/reports", method: .post, headers: Self.kind, body: Array(copied)) {
-                    #expect($0.status == .accepted)
-                }
-                let there = try await other.execute(uri: "/api/v1/records", method: .get) {
-                    $0.body.split(separator: UInt8(ascii: "\n"))
-                }
-                #expect(there == all)
-            }
-        }
-    }
-
-    @Test("A client reads all stalls page by page, each once, while others arrive")
-    func pages() async throws {
-        struct List: Decodable {
-            var stalls: [Stall]
-            var next: String?
-            struct Stall: Decodable { var id: ULID }
-        }
-        try await withCollector { client in
-            func post(_ reports: [StallReport]) async throws {
-                let body = try Self.lines(reports)
-                try await client.execute(uri: "/v1/reports", method: .post, headers: Self.kind, body: body) {
-                    #expect($0.status == .accepted)
-                }
-            }
-            var reports = (0..<25).map { _ in Self.report() }
-            // Of stalls that began at the same moment the id decides.
-            let start = reports[0].startedAt
-            for index in reports.indices {
-                reports[index].startedAt = start.advanced(byNanoseconds: -Int64(max(0, index - 15)) * 1_000_000_000)
-            }
-            try await post(reports)
-            for limit in [10, 25] {
-                var (found, after): ([ULID], String?) = ([], "")
-                while let last = after, found.count <= reports.count {
-                    let uri = "/api/v1/stalls?limit=\(limit)" + (last.isEmpty ? "" : "&after=\(last)")
-                    let list = try await client.execute(uri: uri, method: .get) {
-                        try JSONDecoder().decode(List.self, from: Data($0.body))
-                    }
-                    (found, after) = (found + list.stalls.map(\.id), list.next)
-                    if last.isEmpty { try await post([Self.report("later()")]) }
-                }
-                let latest = reports.sorted { ($0.startedAt, $0.id.description) > ($1.startedAt, $1.id.description) }
-                #expect(found.suffix(25) == latest.map(\.id)[...])
-            }
-            for place in ["x", "1", "-1-\(ULID.make())", "1-x", "-"] {
-                let uri = "/api/v1/stalls?after=\(place)"
-                #expect(try await client.execute(uri: uri, method: .get) { $0.status } == .badRequest, "\(place)")
-            }
-        }
-    }
-
-    @Test("A query for too many records is refused before the first is sent")
-    func tooManyRecords() async throws {
-        try await Client.withServer(StubStore(counted: .max), CollectorOptions()) { client in
-            try await client.execute(uri: "/api/v1/records", method: .get) {
-                #expect($0.status == .contentTooLarge)
-                #expect(String(decoding: $0.body, as: UTF8.self).contains("ask for a shorter time"))
-            }
-        }
-    }
-
-    @Test(
-        "A connection on which a request arrives byte by byte is closed",
-        arguments: [
-            "GET / HTTP/1.1\r\nX: ", "POST /v1/reports HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999999\r\n\r\n",
-        ]
-    )
-    func drops(begin: String) async throws {
-        var options = CollectorOptions()
-        (options.idleTime, options.requestTime) = (.seconds(1), .seconds(1))
-        try await withCollector(options) { client in
-            let connection = try Connection(port: client.port)
-            #expect(connection.send(begin))
-            #expect(try await connection.isClosed(sending: "x"))
-            // Others are answered. A busy machine may take longer than the second that a request has here.
-            var status: HTTPResponse.Status?
-            for _ in 0..<10 where status != .ok {
-                status = try? await client.execute(uri: "/health", method: .get) { $0.status }
-            }
-            #expect(status == .ok)
-        }
-    }
-
     @Test("An invalid query is an error with a message")
     func questions() async throws {
         try await withCollector { client in
@@ -352,91 +229,6 @@ struct CollectorTests {
                 #expect(try await client.execute(uri: path, method: .get) { $0.status } == .notFound)
             }
         }
-    }
-
-    @Test("A token permits what its line says, for its team")
-    func tokens() async throws {
-        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
-        let file = directory + "/tokens"
-        try "# who may\nred read,write red-token-0123456789\nblue read blue-token-0123456789\n"
-            .write(toFile: file, atomically: true, encoding: .utf8)
-        try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: file)
-        var options = CollectorOptions()
-        options.tokens = try Tokens(path: file)
-        try await withCollector(options) { client in
-            let body = try Self.lines([Self.report()])
-            func post(_ token: String?) async throws -> HTTPResponse.Status {
-                var headers = Self.kind
-                if let token { headers[.authorization] = token }
-                return try await client.execute(uri: "/v1/reports", method: .post, headers: headers, body: body) {
-                    $0.status
-                }
-            }
-            #expect(try await post(nil) == .unauthorized)
-            #expect(try await post("Bearer red-token-012345678") == .unauthorized)
-            #expect(try await post("Bearer red-token-0123456789x") == .unauthorized)
-            #expect(try await post("Bearer blue-token-0123456789") == .forbidden)
-            #expect(try await post("Bearer red-token-0123456789") == .accepted)
-            for (token, count) in [("red", 1), ("blue", 0)] {
-                let password = Data("anybody:\(token)-token-0123456789".utf8).base64EncodedString()
-                try await client.execute(
-                    uri: "/api/v1/faults",
-                    method: .get,
-                    headers: [.authorization: "Basic \(password)"]
-                ) {
-                    let document = try JSONDecoder().decode(FaultDocument.self, from: Data($0.body))
-                    #expect(document.faults.count == count)
-                }
-            }
-            for path in ["/", "/api/v1/records"] {
-                #expect(try await client.execute(uri: path, method: .get) { $0.status } == .unauthorized)
-            }
-            #expect(try await client.execute(uri: "/health", method: .get) { $0.status } == .ok)
-        }
-    }
-
-    @Test("A token file that others can read, or with an invalid line, is not used")
-    func tokenFiles() throws {
-        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
-        defer { try? FileManager.default.removeItem(atPath: directory) }
-        let file = directory + "/tokens"
-        let cases = [
-            ("a read 0123456789abcdef", 0o644), ("a read", 0o600), ("a all 0123456789abcdef", 0o600),
-            ("a read short", 0o600), ("", 0o600), ("a read 0123456789abcdef 5", 0o600),
-            ("a read 0123456789abcdef -5/s", 0o600),
-            ("a read 0123456789abcdef 5/s x", 0o600),
-            ("a read 0123456789abcdef\nb write 0123456789abcdef", 0o600),
-        ]
-        for (text, mode) in cases {
-            try text.write(toFile: file, atomically: true, encoding: .utf8)
-            try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: file)
-            #expect(throws: CollectorError.self, "\(text)") { _ = try Tokens(path: file) }
-        }
-    }
-
-    @Test("A token file may have lines that end by CR LF, blanks at their ends, and a byte order mark")
-    func editedTokenFile() throws {
-        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
-        defer { try? FileManager.default.removeItem(atPath: directory) }
-        let file = directory + "/tokens"
-        func write(_ text: String) throws {
-            try text.write(toFile: file, atomically: true, encoding: .utf8)
-            try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: file)
-        }
-        let lines = [
-            "# who may", "red read,write red-token-0123456789", "blue read blue-token-0123456789 500/s \t", "",
-        ]
-        for (start, end) in [("", "\n"), ("", "\r\n"), ("\u{FEFF}", "\r\n")] {
-            for lines in [lines, Array(lines.dropFirst())] {
-                try write(start + lines.joined(separator: end))
-                let tokens = try Tokens(path: file)
-                #expect(tokens.caller(of: "red-token-0123456789".utf8)?.team == "red", "\(end.debugDescription)")
-                #expect(tokens.caller(of: "blue-token-0123456789".utf8)?.recordsPerSecond == 500)
-            }
-        }
-        try write("red read red-token-0123456789\r\n\r\nblue read short\r\n")
-        let error = #expect(throws: CollectorError.self) { _ = try Tokens(path: file) }
-        #expect(error?.description.hasPrefix("\(file):3: ") == true, "\(error?.description ?? "")")
     }
 
     @Test("Without tokens a page from another site gets no answer")
