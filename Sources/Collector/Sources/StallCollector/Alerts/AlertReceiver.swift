@@ -1,6 +1,5 @@
 import Foundation
 import StallReports
-import StallStore
 import WebRequests
 
 /// A receiver of alerts.
@@ -85,6 +84,21 @@ extension AlertReceiver: Decodable {
 
     init(from decoder: any Decoder) throws {
         let values = try decoder.values(Key.self)
+        let key = try Self.way(of: values, decoder)
+        switch key {
+        case .exec: way = .program(try Self.program(values))
+        case .mail:
+            file = try values.decodeIfPresent(String.self, forKey: .passwordFile)
+            way = .mail(try Self.mail(values, password: file.map { try Self.secret(of: $0, values, .passwordFile) }))
+        default:
+            let text = try values.decode(String.self, forKey: key)
+            if key == .webhookFile { file = text }
+            way = .webhook(try Self.address(file.map { try Self.secret(of: $0, values, key) } ?? text, values, key))
+        }
+    }
+
+    /// The one key that says what kind of receiver it is.
+    private static func way(of values: KeyedDecodingContainer<Key>, _ decoder: any Decoder) throws -> Key {
         let keys = values.allKeys.filter { Key.ways.contains($0) }
         guard keys.count == 1, let key = keys.first else {
             throw DecodingError.dataCorrupted(
@@ -97,26 +111,20 @@ extension AlertReceiver: Decodable {
         if key != .mail, let other = values.allKeys.first(where: { $0 != key }) {
             throw values.mistake(other, "this belongs to 'mail'")
         }
-        switch key {
-        case .exec:
-            let words = try values.decode([String].self, forKey: key)
-            guard let program = words.first, program.hasPrefix("/"),
-                FileManager.default.isExecutableFile(atPath: program)
-            else { throw values.mistake(key, "the first word is the whole path of a program that is there") }
-            way = .program(words)
-        case .mail:
-            file = try values.decodeIfPresent(String.self, forKey: .passwordFile)
-            way = .mail(try Self.mail(values, password: file.map { try Self.secret(of: $0, values, .passwordFile) }))
-        default:
-            var text = try values.decode(String.self, forKey: key)
-            if key == .webhookFile {
-                file = text
-                text = try Self.secret(of: text, values, key)
-            }
-            guard let url = URL(string: text), ["http", "https"].contains(url.scheme?.lowercased()), url.host() != nil
-            else { throw values.mistake(key, "an address begins with https:// or http://") }
-            way = .webhook(url)
-        }
+        return key
+    }
+
+    private static func program(_ values: KeyedDecodingContainer<Key>) throws -> [String] {
+        let words = try values.decode([String].self, forKey: .exec)
+        guard let program = words.first, program.hasPrefix("/"), FileManager.default.isExecutableFile(atPath: program)
+        else { throw values.mistake(.exec, "the first word is the whole path of a program that is there") }
+        return words
+    }
+
+    private static func address(_ text: String, _ values: KeyedDecodingContainer<Key>, _ key: Key) throws -> URL {
+        guard let url = URL(string: text), ["http", "https"].contains(url.scheme?.lowercased()), url.host() != nil
+        else { throw values.mistake(key, "an address begins with https:// or http://") }
+        return url
     }
 
     private static func secret(
@@ -152,73 +160,5 @@ extension AlertReceiver: Decodable {
             throw values.mistake(key, "this belongs to 'server'")
         }
         return mail
-    }
-}
-
-/// What receivers get: all changes since the last message.
-///
-/// Slack and compatible receivers show `text`. Its `&`, `<` and `>` are escaped for them, so that no name in it can mention a
-/// channel.
-struct AlertMessage: Encodable, Sendable {
-    let text: String
-    let alerts: [Entry]
-    /// The text without escapes.
-    let plainText: String
-
-    private enum CodingKeys: String, CodingKey { case text, alerts }
-
-    struct Entry: Encodable, Sendable {
-        /// `firing` or `resolved`.
-        var state: String
-        var team: String
-        var rule: String
-        var subject: String
-        var text: String
-        var beganAt: Timestamp
-        var endedAt: Timestamp?
-        /// The address of its page.
-        var url: String?
-
-        private enum CodingKeys: String, CodingKey {
-            case state, team, rule, subject, text, url
-            case beganAt = "began_at"
-            case endedAt = "ended_at"
-        }
-    }
-
-    /// The largest number of lines of the text. `alerts` contains all alerts.
-    private static let lineLimit = 40
-
-    /// - Parameter address: the collector's address.
-    init(_ alerts: [Alert], _ address: String?) {
-        let entries = alerts.map { Entry($0, address) }
-        self.alerts = entries
-        var lines = entries.prefix(Self.lineLimit).map(\.line)
-        if entries.count > lines.count { lines.append("and \(entries.count - lines.count) more") }
-        plainText = lines.joined(separator: "\n")
-        text = Self.escaped(plainText)
-    }
-
-    private static func escaped(_ text: String) -> String {
-        text.replacingScalars(["&": "&amp;", "<": "&lt;", ">": "&gt;"])
-    }
-
-    func json() throws -> Data { try JSONEncoder.plain().encode(self) }
-}
-
-extension AlertMessage.Entry {
-    init(_ alert: Alert, _ address: String?) {
-        state = alert.endedAt == nil ? "firing" : "resolved"
-        (team, rule, subject) = (alert.team, alert.rule, alert.subject)
-        (text, beganAt, endedAt) = (alert.text, alert.beganAt, alert.endedAt)
-        if let address {
-            url = address + (AlertSubject.fault(of: subject).map { PageLinks.alerted($0) } ?? "/")
-        }
-    }
-
-    var line: String {
-        let words =
-            endedAt == nil ? "\(rule): \(text)" : "\(rule), over since \(moment(endedAt ?? beganAt)) UTC: \(text)"
-        return url.map { "\(words) \($0)" } ?? words
     }
 }
