@@ -54,7 +54,8 @@ public enum Gate {
         let all = Occurrence.All(in: overview, outOf: whole)
         let exempt = exemptions.areNone ? [] : all.filter { exemptions.cover($0) }
         let counted = exempt.isEmpty ? all : all.without { exemptions.cover($0) }
-        let silent = counted.filter { $0.stall == nil }
+        // Those without a report.
+        let (silent, silentlyExempt) = (counted.filter { $0.stall == nil }, exempt.filter { $0.stall == nil })
         let judged = BudgetJudge(budget, counted, overview.runs, names)
         var result = GateResult(
             budget: budget,
@@ -67,21 +68,32 @@ public enum Gate {
             names: names,
             findings: judged.findings
         )
-        let silentlyAllowed = exempt.filter { $0.stall == nil }
-        result.allowedCountedOnly = silentlyAllowed.compactMap(\.countedOnly)
-        let examples = (silent + silentlyAllowed).compactMap { fault in
-            fault.example.map { (fault.fingerprint, $0) }
-        }
-        result.examples = Dictionary(examples) { first, _ in first }
-        if baseline == nil { result.unlimited = GateResult.Unlimited(judged.unlimited, names) }
+        result.allowedCountedOnly = silentlyExempt.compactMap(\.countedOnly)
+        result.examples = examples(of: silent + silentlyExempt)
         if let baseline {
-            let chosen = Set(overview.runs.map(\.id))
-            // Other runs may be those that it is compared with.
-            let isOther = { (run: RunRecord) in baseline.isOfAnyEnvironment && !chosen.contains(run.id) }
-            let runs = whole?.runs.filter { !isOther($0) } ?? overview.runs
+            let runs = runs(of: overview, outOf: whole, comparedWith: baseline)
             BaselineJudge(baseline, overview, counted, names, repeats: repeats, whole: runs)?.add(to: &result)
+        } else {
+            result.unlimited = GateResult.Unlimited(judged.unlimited, names)
         }
         return result
+    }
+
+    /// For faults without a report of their own: a report of the same fault, as far as there is one.
+    private static func examples(of silent: [Occurrence]) -> [Fingerprint: StallOutline] {
+        let examples = silent.compactMap { fault in fault.example.map { (fault.fingerprint, $0) } }
+        return Dictionary(examples) { first, _ in first }
+    }
+
+    /// The runs with all their loops. Other runs of `whole` than the chosen ones may be those that the chosen ones are compared with.
+    private static func runs(
+        of overview: ReportReader.Overview,
+        outOf whole: ReportReader.Overview?,
+        comparedWith baseline: Baseline
+    ) -> [RunRecord] {
+        guard let whole else { return overview.runs }
+        let chosen = Set(overview.runs.map(\.id))
+        return baseline.isOfAnyEnvironment ? whole.runs.filter { chosen.contains($0.id) } : whole.runs
     }
 
     /// The result of a directory that cannot be read.

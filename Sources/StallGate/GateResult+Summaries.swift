@@ -8,10 +8,7 @@ extension GateResult {
         let shown = Self.rows(all, sourceRoot)
         if !shown.isEmpty { lines += ["| | what | where |", "|---|---|---|"] + shown + [""] }
         if all.count > shown.count { lines += ["\(all.count - shown.count) more are left out.", ""] }
-        lines += notes.prefix(Self.mostNotes).map { "- baseline: \(Markup.markdown($0))" }
-        lines += unlimited.map { ["- not judged: \(Markup.markdown($0.message))"] } ?? []
-        lines += cutShort.prefix(Self.mostNotes).map { "- cut short: \(Markup.markdown(Self.cutShortLine($0)))" }
-        lines += unusedAllowances.prefix(Self.mostNotes).map { "- unused: the allowance of \($0)" }
+        lines += besides(atMost: Self.mostNotes).map { "- \(Markup.markdown($0))" }
         return lines.joined(separator: "\n") + "\n"
     }
 
@@ -35,10 +32,6 @@ extension GateResult {
             return
                 "<tr class=\"\(remark.level.rawValue)\"><td>\(Self.word(remark))</td><td>\(Markup.xml(remark.text))</td><td><code>\(Markup.xml(place))</code></td></tr>"
         }
-        let more =
-            notes.map { "baseline: \($0)" } + (unlimited.map { ["not judged: \($0.message)"] } ?? [])
-            + cutShort.map(Self.cutShortLine)
-            + unusedAllowances.map { "unused: the allowance of \($0)" }
         return """
             <!DOCTYPE html>
             <html lang="en">
@@ -61,12 +54,22 @@ extension GateResult {
             \(rows.joined(separator: "\n"))
             </table>
             <ul>
-            \(more.map { "<li>\(Markup.xml($0))</li>" }.joined(separator: "\n"))
+            \(besides().map { "<li>\(Markup.xml($0))</li>" }.joined(separator: "\n"))
             </ul>
             </body>
             </html>
 
             """
+    }
+
+    /// What is said besides the verdict and its reasons.
+    ///
+    /// - Parameter most: Of each kind.
+    private func besides(atMost most: Int = .max) -> [String] {
+        let unjudged = unlimited.map { ["not judged: \($0.message)"] } ?? []
+        return notes.prefix(most).map { "baseline: \($0)" } + unjudged
+            + cutShort.prefix(most).map { "cut short: \(Self.cutShortLine($0))" }
+            + unusedAllowances.prefix(most).map { "unused: the allowance of \($0)" }
     }
 
     private static let mostRows = 500

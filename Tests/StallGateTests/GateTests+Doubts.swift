@@ -62,6 +62,8 @@ extension GateTests {
         #expect(within.verdict == .within && within.cutShort == [run])
         #expect(within.text.contains("  cut short: run \(run.id) of process 7 was not closed, and is judged by what"))
         #expect(within.text.contains("left: A signal ended it."))
+        #expect(within.html(sourceRoot: "/").contains("<li>cut short: run \(run.id) of process 7 was not closed"))
+        #expect(within.markdown(sourceRoot: "/").contains("- cut short: run \(run.id) of process 7 was not closed"))
         #expect(String(decoding: try within.json(), as: UTF8.self).contains(#""cut_short":["\#(run.id)"]"#))
         #expect(judge([Sample.report()], runs: [run], Budget(maxStalls: 0)).verdict == .over)
         run.processEnd = nil
