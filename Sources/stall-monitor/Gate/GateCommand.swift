@@ -118,22 +118,31 @@ struct GateJudgeCommand: ParsableCommand {
             }
         let files = options.writeFiles(result, tighteningBy: chosen.map { [$0] })
         try Output.write(options.text(of: result, width: Terminal.current().width))
-        if let chosen, let most, chosen.countedOnly != most.countedOnly {
-            let (part, all) = (chosen.countedOnly, most.countedOnly)
+        if let whole, let chosen { noteChoice(of: whole, chosen, atMost: most, hasRun: !result.runs.isEmpty) }
+        try files.get()
+        if result.exitCode != .success { throw result.exitCode }
+    }
+
+    /// What the verdict alone does not say of the stalls and runs that were chosen.
+    private func noteChoice(
+        of whole: ReportReader.Overview,
+        _ chosen: ReportReader.Overview,
+        atMost most: ReportReader.Overview?,
+        hasRun: Bool
+    ) {
+        let (part, all) = (chosen.countedOnly, most?.countedOnly)
+        if let all, part != all {
             Output.note(
                 "of \(quantity(all, "stall")) that \(all == 1 ? "was" : "were") only counted, \(part) \(part == 1 ? "is" : "are") taken as within the "
                     + "time asked for, as if all had come evenly"
             )
         }
         // Otherwise a mistake in the digits would look like a fault that is gone.
-        if let whole { selection.stalls.unknownFaults(in: whole).forEach(Output.note) }
+        selection.stalls.unknownFaults(in: whole).forEach(Output.note)
         // The verdict says only that there is no run record.
-        if let whole, !whole.runs.isEmpty, result.runs.isEmpty {
-            let unknown = selection.stalls.unknownName(in: whole.runs)
-            Output.note(unknown ?? "the choice leaves out every run record; 'stall-monitor runs' lists them")
-        }
-        try files.get()
-        if result.exitCode != .success { throw result.exitCode }
+        guard !hasRun, !whole.runs.isEmpty else { return }
+        let unknown = selection.stalls.unknownName(in: whole.runs)
+        Output.note(unknown ?? "the choice leaves out every run record; 'stall-monitor runs' lists them")
     }
 }
 
