@@ -34,7 +34,10 @@ extension SQLiteQuestion {
             faults[name] = Fault(name, sums, watchedNs: watchedNs)
         }
         try addNames(to: &faults, names)
-        try addCounts(to: &faults, names)
+        let hours = SQLiteParts.hours(query, of: names, hasAliases: try hasAliases())
+        try addReports(to: &faults, in: hours)
+        try addHosts(to: &faults, names)
+        try addTrends(to: &faults, in: hours)
         return names.compactMap { faults[$0] }
     }
 
@@ -60,9 +63,8 @@ extension SQLiteQuestion {
         }
     }
 
-    private func addCounts(to faults: inout [String: Fault], _ names: [String]) throws {
-        let hasAliases = try hasAliases()
-        let hours = SQLiteParts.hours(query, of: names, hasAliases: hasAliases)
+    /// The numbers of reports by service, release and verdict.
+    private func addReports(to faults: inout [String: Fault], in hours: SQLiteParts) throws {
         for row in try fetch(
             hours,
             """
@@ -77,12 +79,18 @@ extension SQLiteQuestion {
                 verdict: row["verdict"]
             )
         }
+    }
+
+    private func addHosts(to faults: inout [String: Fault], _ names: [String]) throws {
         for row in try fetch(
-            .hosts(query, of: names, hasAliases: hasAliases),
+            .hosts(query, of: names, hasAliases: hasAliases()),
             "SELECT fingerprint, host, CAST(total(reports) AS INTEGER) AS reports FROM part GROUP BY fingerprint, host"
         ) {
             faults[row["fingerprint"] as String]?.addReports(row["reports"], host: row["host"])
         }
+    }
+
+    private func addTrends(to faults: inout [String: Fault], in hours: SQLiteParts) throws {
         let (since, length) = (query.since.sinceEpoch, query.until.nanoseconds(since: query.since))
         func part(of moment: String) -> String {
             "CAST(1.0 * (\(moment) - \(since)) / \(max(1, length)) * \(Trend.parts) AS INTEGER)"

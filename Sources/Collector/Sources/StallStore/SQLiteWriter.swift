@@ -153,6 +153,12 @@ struct SQLiteWriter {
             ]
         )
         usage.add(run.team, bytes: run.body.count - (known?["bytes"] ?? 0), runs: known == nil ? 1 : 0)
+        try replaceWatchedServices(of: run)
+        try replaceCounted(of: run)
+        return true
+    }
+
+    private func replaceWatchedServices(of run: ArrivedRun) throws {
         try self.run("DELETE FROM watched_service WHERE team = ? AND run = ?", [run.team, run.id.description])
         for watched in run.watchedServices {
             try self.run(
@@ -160,6 +166,9 @@ struct SQLiteWriter {
                 [run.team, run.id.description, watched.service, watched.watchedNs]
             )
         }
+    }
+
+    private func replaceCounted(of run: ArrivedRun) throws {
         try self.run("DELETE FROM counted WHERE team = ? AND run = ?", [run.team, run.id.description])
         for fault in run.counted {
             // The fingerprint as it was written: two of them can be of one fault, and must not replace each other.
@@ -174,7 +183,6 @@ struct SQLiteWriter {
                 ]
             )
         }
-        return true
     }
 
     // MARK: Fingerprints of a fault
