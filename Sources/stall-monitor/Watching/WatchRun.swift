@@ -130,16 +130,7 @@ struct WatchRun {
         var ending = Ending.ended
         while true {
             let isReady = watcher.wait([signals.descriptor])
-            while isReady, let signal = signals.take() {
-                guard let child else {
-                    if signal.number == SIGCHLD { continue }
-                    // A stall may have ended since the last look.
-                    watcher.look()
-                    return signal.number == SIGTERM ? .terminated : .interrupted(signal.number)
-                }
-                child.pass(on: signal)
-                if [SIGINT, SIGTERM, SIGHUP].contains(signal.number) { isToEnd = true }
-            }
+            if isReady, let ending = takeSignals() { return ending }
             let status = child?.takeStatus()
             watcher.look()
             if let status, let command = child {
@@ -156,6 +147,21 @@ struct WatchRun {
                 if watcher.processIDs.isEmpty { return ending }
             }
         }
+    }
+
+    /// Passes signals on to the command. Without one, the first that is not about a child ends the run.
+    private mutating func takeSignals() -> Ending? {
+        while let signal = signals.take() {
+            if let child {
+                child.pass(on: signal)
+                if [SIGINT, SIGTERM, SIGHUP].contains(signal.number) { isToEnd = true }
+            } else if signal.number != SIGCHLD {
+                // A stall may have ended since the last look.
+                watcher.look()
+                return signal.number == SIGTERM ? .terminated : .interrupted(signal.number)
+            }
+        }
+        return nil
     }
 
     private func noteWhatIsLeft(by command: StartedCommand) {
