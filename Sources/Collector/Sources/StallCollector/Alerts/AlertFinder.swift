@@ -52,7 +52,7 @@ struct AlertFinder {
     }
 
     private func newFaults(_ within: Int64, _ novelty: Novelty) async throws -> [Finding] {
-        var query = query(within)
+        let query = query(within)
         var (findings, subjects): ([Finding], Set<String>) = ([], [])
         let new = try await store.newFaults(
             team: rule.team,
@@ -62,33 +62,40 @@ struct AlertFinder {
             limit: Self.limit
         )
         for candidate in new {
-            func subject(_ fingerprint: Fingerprint) -> String {
-                AlertSubject.fault(fingerprint, in: Self.name(candidate.service))
-            }
-            guard !subjects.contains(subject(candidate.fingerprint)) else { continue }
-            query.services = [candidate.service]
-            if !candidate.release.isEmpty {
-                guard rule.releases.isEmpty || rule.releases.contains(candidate.release) else { continue }
-                query.releases = [candidate.release]
-            }
-            // Nil if the rule's other conditions exclude the fault.
-            guard let fault = try await store.fault(candidate.fingerprint, query) else { continue }
-            let release = candidate.release.isEmpty ? mostFrequent(fault.releases) : candidate.release
-            let place = [candidate.service, release].filter { !$0.isEmpty }.joined(separator: " ")
-            subjects.insert(subject(candidate.fingerprint))
-            findings.append(
-                Finding(
-                    subject: subject(candidate.fingerprint),
-                    text: """
-                        new in \(Self.name(place)): \(fault.culprit ?? "code without a name"), \
-                        \(counted(fault.count, "stall")), the longest \(length(fault.longestNs))
-                        """,
-                    aliases: fault.aliases.map(subject)
-                        + ([candidate.fingerprint] + fault.aliases).map(\.rawValue)
-                )
-            )
+            // A fault may be new in several releases of a service.
+            guard !subjects.contains(Self.subject(candidate.fingerprint, candidate)),
+                let finding = try await finding(candidate, query)
+            else { continue }
+            subjects.insert(finding.subject)
+            findings.append(finding)
         }
         return findings
+    }
+
+    private static func subject(_ fingerprint: Fingerprint, _ new: NewFault) -> String {
+        AlertSubject.fault(fingerprint, in: name(new.service))
+    }
+
+    /// Nil if the rule's other conditions exclude the fault.
+    private func finding(_ new: NewFault, _ query: StallQuery) async throws -> Finding? {
+        var query = query
+        query.services = [new.service]
+        if !new.release.isEmpty {
+            guard rule.releases.isEmpty || rule.releases.contains(new.release) else { return nil }
+            query.releases = [new.release]
+        }
+        guard let fault = try await store.fault(new.fingerprint, query) else { return nil }
+        let release = new.release.isEmpty ? mostFrequent(fault.releases) : new.release
+        let place = [new.service, release].filter { !$0.isEmpty }.joined(separator: " ")
+        return Finding(
+            subject: Self.subject(new.fingerprint, new),
+            text: """
+                new in \(Self.name(place)): \(fault.culprit ?? "code without a name"), \
+                \(counted(fault.count, "stall")), the longest \(length(fault.longestNs))
+                """,
+            aliases: fault.aliases.map { Self.subject($0, new) }
+                + ([new.fingerprint] + fault.aliases).map(\.rawValue)
+        )
     }
 
     private func rates(_ limits: (stalls: Int64?, blockedNs: Int64?), _ within: Int64) async throws -> Findings {

@@ -225,7 +225,11 @@ actor AlertWatch: Service {
         }
         try Task.checkCancellation()
         if let failure { throw failure }
-        // The alert has ended, and all present receivers that were told of its beginning were told of its end.
+        try await removeDone()
+    }
+
+    /// Removes alerts that have ended, if all present receivers that were told of the beginning were told of the end.
+    private func removeDone() async throws {
         let receivers = Set(rules.receivers.map(\.key))
         let done = try await store.alerts().filter { alert in
             alert.endedAt != nil && alert.toldBegin.intersection(receivers).isSubset(of: alert.toldEnd)

@@ -57,12 +57,7 @@ struct IngestRoutes {
     ) async throws -> IngestReceipt {
         let caller = try context.caller(.write)
         metrics.requests.add(1)
-        do throws(Refusal) {
-            try SenderClock.check(request)
-        } catch {
-            metrics.overloads.add(1)
-            throw error
-        }
+        try checkClock(request)
         let rate = try admit(caller)
         let coding = try format.coding(request)
         // This comes before the first byte of the body is read.
@@ -80,16 +75,28 @@ struct IngestRoutes {
         metrics.bytes.add(parsed.bytes)
         metrics.refused.add(parsed.refused.count)
         try await insert(parsed, context)
-        if let first = parsed.refused.first {
-            context.logger.notice(
-                "refused records",
-                metadata: ["team": "\(caller.team)", "count": "\(parsed.refused.count)", "first": "\(first.reason)"]
-            )
-        }
+        noteRefused(parsed.refused, caller, context)
         return IngestReceipt(
             accepted: parsed.arrivals.count,
             refused: parsed.refused.count,
             reasons: Array(parsed.refused.prefix(20))
+        )
+    }
+
+    private func checkClock(_ request: Request) throws(Refusal) {
+        do throws(Refusal) {
+            try SenderClock.check(request)
+        } catch {
+            metrics.overloads.add(1)
+            throw error
+        }
+    }
+
+    private func noteRefused(_ refused: [IngestReceipt.Reason], _ caller: Caller, _ context: CollectorContext) {
+        guard let first = refused.first else { return }
+        context.logger.notice(
+            "refused records",
+            metadata: ["team": "\(caller.team)", "count": "\(refused.count)", "first": "\(first.reason)"]
         )
     }
 

@@ -120,19 +120,7 @@ struct FaultDetailPage {
             Export(link: links.export(fault.fingerprint, $0.rawValue), name: $0.rawValue, summary: $0.summary)
         }
         jsonLink = links.json(fault.fingerprint)
-        let lastDays = days.suffix(31)
-        daysNote =
-            lastDays.count < days.count
-            ? "Shown are the last \(lastDays.count) of \(days.count) days with stalls." : nil
-        let most = lastDays.map(\.count).max() ?? 0
-        self.days = lastDays.map { day in
-            Day(
-                day: String(day.day.description.prefix(10)),
-                count: day.count,
-                total: length(day.totalNs),
-                bar: Bars.share(day.count, of: most)
-            )
-        }
+        (self.days, daysNote) = Self.lastDays(days)
         counts = [
             Counts("Hosts", fault.hosts) { links.timeline($0) }, Counts("Releases", fault.releases),
             Counts("Why", fault.verdicts), Counts("Services", fault.services),
@@ -140,6 +128,21 @@ struct FaultDetailPage {
         self.stalls = stalls.prefix(question.limit).map { Stall($0) }
         let shown = self.stalls.count
         stallsNote = shown < fault.reports ? "Shown are the latest \(shown) of \(fault.reports) reports." : nil
+    }
+
+    private static func lastDays(_ days: [DayCount]) -> (shown: [Day], note: String?) {
+        let last = days.suffix(31)
+        let most = last.map(\.count).max() ?? 0
+        let shown = last.map { day in
+            Day(
+                day: String(day.day.description.prefix(10)),
+                count: day.count,
+                total: length(day.totalNs),
+                bar: Bars.share(day.count, of: most)
+            )
+        }
+        let isCut = last.count < days.count
+        return (shown, isCut ? "Shown are the last \(last.count) of \(days.count) days with stalls." : nil)
     }
 
     private static func headline(_ question: QuestionText, _ fault: Fault) -> String {

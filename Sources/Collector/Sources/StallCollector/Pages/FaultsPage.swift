@@ -95,18 +95,21 @@ struct FaultsPage {
             Choice(title: title, name: name, options: Self.options(all.map { ($0, $0) }, chosen: chosen))
         }
         text = query.text ?? ""
-        let runs = counted(Int64(list.runs), "monitor")
-        let watched = list.watchedNs > 0 ? ", which watched \(length(list.watchedNs)) together" : ""
-        let isCut = list.faults.count == question.limit
-        summary =
-            "\(runs) ran from \(moment(query.since)) to \(moment(query.until)) (UTC)\(watched)."
-            + (isCut ? " Shown are the first \(question.limit)." : "")
-            + partialNote(list.isPartial)
+        summary = Self.summary(question, list)
         hasRows = !list.faults.isEmpty
         nothing = hasRows ? nil : list.runs > 0 ? "No stalls." : "No stalls, and no monitor that ran: nobody looked."
         let links = PageLinks(question: question)
         flame = links.flame(nil)
         rows = list.faults.map { Row($0, links) }
+    }
+
+    private static func summary(_ question: QuestionText, _ list: FaultList) -> String {
+        let runs = counted(Int64(list.runs), "monitor")
+        let watched = list.watchedNs > 0 ? ", which watched \(length(list.watchedNs)) together" : ""
+        let isCut = list.faults.count == question.limit
+        return "\(runs) ran from \(moment(question.query.since)) to \(moment(question.query.until)) (UTC)\(watched)."
+            + (isCut ? " Shown are the first \(question.limit)." : "")
+            + partialNote(list.isPartial)
     }
 
     static func ranges(_ chosen: String) -> [Option] {
