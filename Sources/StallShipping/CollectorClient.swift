@@ -84,18 +84,22 @@ package struct CollectorClient {
                 return true
             }
         } catch let failure as WebRequest.Failure {
-            let isSilent = failure.isTimeout ? "nothing came for \(Int(Self.timeout / .seconds(1))) s" : nil
-            let advice =
-                hasBegun
-                ? "the collector's answer was cut off; try again, or ask for less with --since"
-                : "no collector answers there; check the host and the port, and that the collector runs"
-            throw ShippingError("\(base.absoluteString): \(advice) (\(isSilent ?? failure.description))")
+            throw noAnswer(failure, hasBegun: hasBegun)
         }
         guard head.status == 200 else {
             let words = Self.words(head.status, refusal, hasToken: !authorization.isEmpty)
             throw ShippingError(base.absoluteString + words)
         }
         return head
+    }
+
+    private func noAnswer(_ failure: WebRequest.Failure, hasBegun: Bool) -> ShippingError {
+        let reason = failure.isTimeout ? "nothing came for \(Int(Self.timeout / .seconds(1))) s" : failure.description
+        let advice =
+            hasBegun
+            ? "the collector's answer was cut off; try again, or ask for less with --since"
+            : "no collector answers there; check the host and the port, and that the collector runs"
+        return ShippingError("\(base.absoluteString): \(advice) (\(reason))")
     }
 
     private func unexpected(_ what: String, _ error: ReportError) -> ShippingError {
