@@ -127,19 +127,7 @@ struct ListCommand: ParsableCommand {
         _ names: FaultNames?,
         besides listed: [StallOutline]
     ) {
-        var counted = Set(overview.runs.lazy.flatMap { $0.repeated ?? [] }.compactMap(\.repeats.report))
-        counted.formUnion(listed.lazy.compactMap(\.repeats?.report))
-        let ids = Set(listed.lazy.map(\.id).filter { counted.contains($0) })
-        let traits = FaultTraits(overview.stalls, for: chosen)
-        let runs = overview.runsWithCounted(by: chosen).compactMap {
-            $0.chosen(by: chosen, names: names, traits: traits)
-        }
-        // With --since, also those that a listed report counted since one that is older than that.
-        let earlier = chosen.since == nil ? [] : listed.compactMap { chosen.part(of: $0).countedBefore }
-        // The newest last, as in the list; a run has up to a hundred, the newest first, and a directory has a hundred runs.
-        let faults = (earlier + runs.flatMap { ($0.repeated ?? []).reversed() }).filter { fault in
-            fault.repeats.report.map(ids.contains) != true
-        }
+        let faults = countedOnly(overview, chosen, names, besides: listed)
         let shown = faults.suffix(Self.mostCountedOnly)
         if shown.count < faults.count {
             Output.note("only counted: \(faults.count - shown.count) more; 'stall-monitor faults' includes them")
@@ -150,6 +138,27 @@ struct ListCommand: ParsableCommand {
             let culprit = report.map { " in \($0.culpritText)" } ?? ""
             let loop = fault.label.map { " on \($0)" } ?? ""
             Output.note("only counted: \(fault.fingerprint)\(culprit)\(loop) \(fault.repeats.whole)")
+        }
+    }
+
+    /// The newest last, as in the list; a run has up to a hundred, the newest first, and a directory has a hundred runs.
+    private func countedOnly(
+        _ overview: ReportReader.Overview,
+        _ chosen: StallSelection,
+        _ names: FaultNames?,
+        besides listed: [StallOutline]
+    ) -> [RunRecord.Repeated] {
+        var counted = Set(overview.runs.lazy.flatMap { $0.repeated ?? [] }.compactMap(\.repeats.report))
+        counted.formUnion(listed.lazy.compactMap(\.repeats?.report))
+        let ids = Set(listed.lazy.map(\.id).filter { counted.contains($0) })
+        let traits = FaultTraits(overview.stalls, for: chosen)
+        let runs = overview.runsWithCounted(by: chosen).compactMap {
+            $0.chosen(by: chosen, names: names, traits: traits)
+        }
+        // With --since, also those that a listed report counted since one that is older than that.
+        let earlier = chosen.since == nil ? [] : listed.compactMap { chosen.part(of: $0).countedBefore }
+        return (earlier + runs.flatMap { ($0.repeated ?? []).reversed() }).filter { fault in
+            fault.repeats.report.map(ids.contains) != true
         }
     }
 

@@ -173,18 +173,8 @@ struct ShowCommand: ParsableCommand {
         let chosen = selection.stalls
         guard !catalog.stalls.isEmpty else { throw CommandFailure(catalog.nothingFound(by: chosen, names: nil)) }
         let names = catalog.faultNames(for: chosen)
-        var (failures, found): ([ReportError], [ULID]) = ([], [])
-        for id in catalog.stalls.suffix(Self.newest).reversed() where found.count <= before {
-            do throws(ReportError) {
-                let fits = chosen.isEverything ? true : chosen.includes(try catalog.outline(id), names: names)
-                if fits { found.append(id) }
-            } catch { failures.append(error) }
-        }
-        if found.count > before, let report = try? catalog.report(found[before]) {
-            Output.note(failures)
-            return report
-        }
-        failures = []
+        if let report = newest(in: catalog, names, before: before) { return report }
+        var failures: [ReportError] = []
         let all = try catalog.stalls(of: chosen, names: names, &failures)
         for id in all.dropLast(before).reversed() {
             guard let report = catalog.report(id, &failures) else { continue }
@@ -199,6 +189,21 @@ struct ShowCommand: ParsableCommand {
         guard let last = failures.last else { throw CommandFailure(catalog.nothingFound(by: chosen, names: names)) }
         Output.note(Array(failures.dropLast()))
         throw CommandFailure(last)
+    }
+
+    /// Nil if it is none of the newest stalls, which are looked at one by one.
+    private func newest(in catalog: Catalogs, _ names: FaultNames?, before: Int) -> StallReport? {
+        let chosen = selection.stalls
+        var (failures, found): ([ReportError], [ULID]) = ([], [])
+        for id in catalog.stalls.suffix(Self.newest).reversed() where found.count <= before {
+            do throws(ReportError) {
+                let fits = chosen.isEverything ? true : chosen.includes(try catalog.outline(id), names: names)
+                if fits { found.append(id) }
+            } catch { failures.append(error) }
+        }
+        guard found.count > before, let report = try? catalog.report(found[before]) else { return nil }
+        Output.note(failures)
+        return report
     }
 
     /// Adds the names that can be found now, and says what did not help. Libraries without symbols are common, so they are no problem.
