@@ -178,21 +178,7 @@ struct ClickHouseWriter {
     /// - Returns: The number of records that were new, or newer than the stored versions.
     func insert(_ runs: [ArrivedRun]) async throws -> Int {
         guard !runs.isEmpty else { return 0 }
-        var known: [RunKey: ArrivedRun.Known] = [:]
-        for (team, runs) in Dictionary(grouping: runs, by: \.team) {
-            let rows = try await store.ask(
-                ["id", "toInt64(max(updated))", "argMax(watched, updated)", "argMax(running, updated)"],
-                """
-                FROM \(store.table("run")) WHERE team = \(SQLLiteral.text(team))
-                    AND id IN \(SQLLiteral.list(Set(runs.map(\.id.description)).sorted())) GROUP BY id
-                """
-            )
-            for row in rows {
-                known[RunKey(team: team, id: row.text(0))] = (
-                    try row.number(1), try row.number(2), try row.number(3) != 0
-                )
-            }
-        }
+        let known = try await known(runs)
         var (newest, changes): ([RunKey: ArrivedRun], Int) = ([:], 0)
         for run in runs {
             let key = RunKey(team: run.team, id: run.id.description)
@@ -210,6 +196,26 @@ struct ClickHouseWriter {
         }
         for part in ClickHouseStore.parts(sorted, day: { Hours.day($0.updatedNs) }) { try await insertRows(part) }
         return changes
+    }
+
+    /// What the store knows of these runs.
+    private func known(_ runs: [ArrivedRun]) async throws -> [RunKey: ArrivedRun.Known] {
+        var known: [RunKey: ArrivedRun.Known] = [:]
+        for (team, runs) in Dictionary(grouping: runs, by: \.team) {
+            let rows = try await store.ask(
+                ["id", "toInt64(max(updated))", "argMax(watched, updated)", "argMax(running, updated)"],
+                """
+                FROM \(store.table("run")) WHERE team = \(SQLLiteral.text(team))
+                    AND id IN \(SQLLiteral.list(Set(runs.map(\.id.description)).sorted())) GROUP BY id
+                """
+            )
+            for row in rows {
+                known[RunKey(team: team, id: row.text(0))] = (
+                    try row.number(1), try row.number(2), try row.number(3) != 0
+                )
+            }
+        }
+        return known
     }
 
     private struct RunKey: Hashable {
