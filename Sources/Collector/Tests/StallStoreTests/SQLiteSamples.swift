@@ -35,24 +35,16 @@ enum SQLiteSamples {
         noise: Int = 0
     ) -> StallReport {
         let start = now.advanced(byNanoseconds: -minutesAgo * 60_000_000_000)
-        let frame = StallReport.Frame(address: 1, function: function, own: true)
-        var report = StallReport(
+        var report = StallReport.sample(
             id: id,
-            kind: .blocked,
-            state: state,
             startedAt: start,
-            detectedAt: start,
-            endedAt: state == .ongoing ? nil : start.advanced(byNanoseconds: milliseconds * 1_000_000),
-            durationNs: milliseconds * 1_000_000,
-            rule: .init(name: .blocked, tickNs: 50_000_000, ticks: 5),
-            host: .init(name: host),
-            service: .init(name: service, version: release),
-            process: .init(pid: 7),
-            watched: .init(label: "main"),
-            thread: .init(id: 7),
-            cause: .init(verdict: verdict, summary: "It computed."),
-            culprit: .init(function: function, stack: 0, frame: 0),
-            fingerprint: .make(kind: .blocked, frames: [frame], modules: [])
+            milliseconds: milliseconds,
+            state: state,
+            function: function,
+            verdict: verdict,
+            service: service,
+            release: release,
+            host: host
         )
         if noise > 0 { report.metadata = ["noise": Self.noise(noise)] }
         return report

@@ -110,24 +110,16 @@ struct StoreContract {
         release: String = "1.2"
     ) -> StallReport {
         let start = now.advanced(byNanoseconds: -Int64(hoursAgo * 3_600_000_000_000))
-        let frame = StallReport.Frame(address: 1, function: function, own: true)
-        return StallReport(
+        return .sample(
             id: id,
-            kind: .blocked,
-            state: state,
             startedAt: start,
-            detectedAt: start,
-            endedAt: state == .ongoing ? nil : start.advanced(byNanoseconds: milliseconds * 1_000_000),
-            durationNs: milliseconds * 1_000_000,
-            rule: .init(name: .blocked, tickNs: 50_000_000, ticks: 5),
-            host: .init(name: host),
-            service: .init(name: service, version: release),
-            process: .init(pid: 7),
-            watched: .init(label: "main"),
-            thread: .init(id: 7),
-            cause: .init(verdict: .onCPU, summary: "It computed."),
-            culprit: .init(function: function, stack: 0, frame: 0),
-            fingerprint: .make(kind: .blocked, frames: [frame], modules: [])
+            milliseconds: milliseconds,
+            state: state,
+            function: function,
+            verdict: .onCPU,
+            service: service,
+            release: release,
+            host: host
         )
     }
 
