@@ -183,8 +183,9 @@ extension ProcessDirectory {
     }
 }
 
-/// The latest contents of one process's file. It is read again if it has changed, for at most 5 % of the time: reading a file of the greatest
-/// size takes a third of a second. If this process or the machine stood still meanwhile, half a minute later.
+/// The latest contents of one process's file. It is read again if it has changed, for at most 5 % of a processor's time: reading a file of the
+/// greatest size takes a third of a second. Waits for a processor do not count: on a busy machine they would keep the old contents for seconds,
+/// and functions that ran first after that would have no name.
 struct PerfMapCache: Sendable {
     /// No longer than the shortest stall: the functions on its stack were written before it began.
     static let leastValidity = Duration.milliseconds(50)
@@ -200,6 +201,7 @@ struct PerfMapCache: Sendable {
     mutating func map(of process: ProcessDirectory, at now: ContinuousClock.Instant = .now) -> PerfMap? {
         if isFinal { return map }
         if map != nil, let isValidUntil, now < isValidUntil { return map }
+        let start = processorTime()
         guard let source = PerfMap.Source(of: process) else {
             // The file of a process that has ended cannot be reached any more, but its stacks may get their names only now. If this process has no
             // descriptor left, that says nothing about the file.
@@ -207,7 +209,7 @@ struct PerfMapCache: Sendable {
             return map
         }
         if source.stamp != stamp { (stamp, map) = (source.stamp, source.read()) }
-        isValidUntil = .now + max(Self.leastValidity, min((.now - now) * 19, Self.greatestValidity))
+        isValidUntil = .now + max(Self.leastValidity, min((processorTime() - start) * 19, Self.greatestValidity))
         return map
     }
 

@@ -154,7 +154,7 @@ final class Allowance {
 }
 
 /// The CPU time of the calling thread.
-private func processorTime() -> Duration {
+func processorTime() -> Duration {
     var time = timespec()
     unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
     return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
