@@ -74,6 +74,15 @@ struct BudgetFileTests {
             ("allowances:\n  - fingerprint: aaaa\n", ":2: allowances: reason is missing"),
             ("version: 2\n", ":1: version: this version of stall-monitor reads version 1"),
             ("budgets: [\n", ": not YAML: "),
+            (
+                "budgets:\n\t- name: a\n",
+                ": not YAML: 2:1: error: scanner: while scanning for the next token in line 2, column 1: "
+                    + "found character that cannot start any token\n"
+            ),
+            (
+                "a: 1\na: 2\n",
+                ": not YAML: Parser: expected all keys to be unique but found the following duplicated key(s): 'a'.\n"
+            ),
         ]
     )
     func mistakes(yaml: String, words: String) throws {

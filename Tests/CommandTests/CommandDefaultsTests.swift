@@ -76,6 +76,9 @@ struct CommandDefaultsTests {
             "\(unknown.errors)"
         )
         #expect(try run("lists: {}", "list", fixture.path).errors.contains("lists: unknown key"))
+        let option = try run("color: always\n", "list", fixture.path)
+        #expect(option.status == 64 && option.errors.contains("config.yaml:1: color: unknown key; "))
+        #expect(option.errors.contains("; options stand below 'all' or a subcommand's name\n"), "\(option.errors)")
         #expect(
             try run("all: {color: purple}", "list", fixture.path).errors.contains(
                 "'purple' is not one of auto, always, never"

@@ -27,7 +27,11 @@ struct CommandDefaults {
             throw CommandFailure("there is no file \(file); check $\(Self.variable)")
         }
         let commands = command.descendants
-        let sections = try YAMLEntry(file: file).keys([Self.reports, Self.all] + commands.keys.sorted())
+        let known = [Self.reports, Self.all] + commands.keys.sorted()
+        let sections = try YAMLEntry(file: file).keys(known) { key in
+            let isOption = commands.values.contains { $0.options[key] != nil }
+            return isOption ? "options stand below '\(Self.all)' or a subcommand's name" : nil
+        }
         if let reports = try sections[Self.reports]?.text() {
             // The environment has precedence over the file.
             unsafe setenv(ReportDirectory.environmentVariable, Self.expanded(reports), 0)

@@ -16,8 +16,7 @@ struct YAMLEntry {
         do {
             root = try Yams.compose(yaml: text)
         } catch {
-            let reason = "\(error)".split(whereSeparator: \.isNewline).prefix(1).joined()
-            throw CommandFailure("\(path): not YAML: \(reason)")
+            throw CommandFailure("\(path): not YAML: \(Self.reason("\(error)"))")
         }
         self.init(file: path, key: "", node: root ?? Node([(Node, Node)]()))
     }
@@ -30,8 +29,23 @@ struct YAMLEntry {
         return CommandFailure("\(place): \(key.isEmpty ? "" : "\(key): ")\(text)")
     }
 
+    /// What the parser says, without its excerpt of the file. If its first line says only what it was reading ("3:4: error: parser: while
+    /// parsing a block collection in line 2, column 3"), the next one says what is wrong there, and ends with a colon as the first one does
+    /// otherwise.
+    private static func reason(_ description: String) -> String {
+        let lines = description.split(whereSeparator: \.isNewline)
+        let isSplit = lines.count > 1 && lines[0].contains(": error: ") && !lines[0].hasSuffix(":")
+        let reason = lines.prefix(isSplit ? 2 : 1).joined(separator: ": ")
+        return String(reason.hasSuffix(":") ? reason.dropLast() : reason[...])
+    }
+
     /// The values of a mapping by their keys. Unknown keys are errors.
-    func keys(_ known: [String]) throws(CommandFailure) -> [String: YAMLEntry] {
+    ///
+    /// - Parameter place: Where an unknown key belongs, if that is known.
+    func keys(
+        _ known: [String],
+        place: (_ key: String) -> String? = { _ in nil }
+    ) throws(CommandFailure) -> [String: YAMLEntry] {
         guard let mapping = node.mapping else {
             throw mistake("expected keys and values: \(known.joined(separator: ", "))")
         }
@@ -40,8 +54,10 @@ struct YAMLEntry {
             let key = name.string ?? ""
             guard known.contains(key) else {
                 let keys = known.isEmpty ? "there are none here" : "the keys here are \(known.joined(separator: ", "))"
-                let hint = nearestName(to: key, among: known).map { "; did you mean '\($0)'?" } ?? ""
-                throw YAMLEntry(file: file, key: key, node: name).mistake("unknown key; \(keys)\(hint)")
+                let hint = place(key) ?? nearestName(to: key, among: known).map { "did you mean '\($0)'?" }
+                throw YAMLEntry(file: file, key: key, node: name).mistake(
+                    "unknown key; \(keys)\(hint.map { "; \($0)" } ?? "")"
+                )
             }
             entries[key] = YAMLEntry(file: file, key: key, node: value)
         }
