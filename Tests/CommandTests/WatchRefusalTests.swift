@@ -125,6 +125,25 @@ struct WatchRefusalTests {
         #expect(refused.errors.split(separator: "\n").count == 1)
     }
 
+    @Test(
+        "Where reports may not be written, it says so, and how to name another place",
+        .enabled(
+            if: getuid() == 0 && FileManager.default.isExecutableFile(atPath: "/usr/bin/setpriv"),
+            "needs root and setpriv"
+        )
+    )
+    func noPermission() throws {
+        try FileManager.default.setAttributes([.posixPermissions: 0o700], ofItemAtPath: fixture.path)
+        let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"]
+        for path in [fixture.path, fixture.path + "/below"] {
+            let command = [CommandRun.executable.path, "watch", "--reports", path, "--", "/bin/true"]
+            let run = try CommandRun(tool: "/usr/bin/setpriv", nobody + command)
+            #expect(run.status == 1 && run.errors.split(separator: "\n").count == 1, "\(run.errors)")
+            #expect(run.errors.contains(": reports may not be written there: Permission denied; "), "\(run.errors)")
+            #expect(run.errors.contains("give another one with --reports"), "\(run.errors)")
+        }
+    }
+
     @Test("A command that ends at once is no failure, and is told without the kernel's terms")
     func endsAtOnce() throws {
         let run = try watch("--", "/bin/true")

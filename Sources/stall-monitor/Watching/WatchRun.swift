@@ -79,11 +79,15 @@ struct WatchRun {
         do throws(ReportError) {
             try ReportDirectory(path: path).prepare()
         } catch {
-            guard [.missingDirectory, .notADirectory].contains(error.code) else { throw error }
-            throw CommandFailure(
-                "\(error.path ?? path): the report directory cannot be made: \(errorText(error.errorNumber ?? ENOENT)); "
-                    + "give another one with --reports"
-            )
+            let reason = errorText(error.errorNumber ?? ENOENT)
+            let problem: String
+            switch error.code {
+            case .missingDirectory, .notADirectory: problem = "the report directory cannot be made: \(reason)"
+            // Often the working directory is another user's, and reports would go into a new directory below it.
+            case .permissionDenied: problem = "reports may not be written there: \(reason)"
+            default: throw error
+            }
+            throw CommandFailure("\(error.path ?? path): \(problem); give another one with --reports")
         }
     }
 
