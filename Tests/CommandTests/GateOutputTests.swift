@@ -53,6 +53,13 @@ struct GateOutputTests {
         #expect(try text("gate.sarif").contains("2.1.0") && text("summary.md").contains("over budget"))
     }
 
+    @Test("'-' in place of a file's name is standard output")
+    func standardOutput() throws {
+        let run = try gate("--markdown", "-")
+        #expect(run.status == 2 && run.output.contains("### ❌ over budget: 4 stalls and 4 allowed"), "\(run.output)")
+        #expect(!FileManager.default.fileExists(atPath: "-"))
+    }
+
     @Test("all output files in one run, each in its format")
     func files() throws {
         let names = ["junit.xml", "gate.sarif", "gate.md", "gate.html"]

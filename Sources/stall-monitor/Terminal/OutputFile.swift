@@ -5,9 +5,9 @@ import Synchronization
 
 /// Files that the command reads and writes. A written file is complete or absent.
 enum OutputFile {
-    /// Writes the text to the file, replacing it. Does not create folders.
+    /// Writes the text to the file, replacing it, or to standard output if the path is `-`. Does not create folders.
     static func write(_ text: String, to path: String) throws(CommandFailure) {
-        let sink = try ExportSink(path: path)
+        let sink = try ExportSink(path: path == "-" ? nil : path)
         try sink.write(Array(text.utf8))
         try sink.finish()
     }
