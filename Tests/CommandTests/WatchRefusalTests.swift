@@ -133,7 +133,11 @@ struct WatchRefusalTests {
         )
     )
     func noPermission() throws {
-        try FileManager.default.setAttributes([.posixPermissions: 0o700], ofItemAtPath: fixture.path)
+        try FileManager.default.createDirectory(
+            atPath: fixture.path,
+            withIntermediateDirectories: false,
+            attributes: [.posixPermissions: 0o700]
+        )
         let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"]
         for path in [fixture.path, fixture.path + "/below"] {
             let command = [CommandRun.executable.path, "watch", "--reports", path, "--", "/bin/true"]
