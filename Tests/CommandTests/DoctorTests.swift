@@ -74,6 +74,22 @@ struct DoctorTests {
         #expect(stacks(2, of: 9) == "2 of the latest 9 reports have no stack")
     }
 
+    @Test("of the reports without a stack it names the latest, and not one that has a stack")
+    func namesReportWithoutStack() throws {
+        let fixture = try ReportsFixture()
+        try fixture.store.prepare()
+        let ids = (1...3).map { ULID(rawValue: 1 << 90 + $0 << 80) }
+        for id in ids {
+            var report = Sample.report(id: id)
+            if id != ids[2] { (report.stacks, report.culprit) = ([], nil) }
+            try fixture.store.write(report)
+        }
+        let facts = DoctorFacts().withDirectory(fixture.path)
+        let stacks = Doctor(facts: facts).reports.first { $0.check == "stacks" }
+        #expect(stacks?.found == "2 of the latest 3 reports have no stack")
+        #expect(stacks?.fix == "Why: stall-monitor show \(ids[1]) \(fixture.path)")
+    }
+
     @Test("only if every report was read it says so of every file")
     func partlyRead() {
         func files(_ read: Int, of all: Int) -> String? {

@@ -227,12 +227,13 @@ extension Doctor {
     }
 
     private func stacks(_ directory: Directory) -> DoctorFinding {
-        lacking(
+        let example = directory.latestWithoutStack.map { "\($0)" } ?? "latest"
+        return lacking(
             directory.withoutStack,
             of: directory.reports,
             "stacks",
             "stack",
-            "'stall-monitor show latest --full' says why."
+            "Why: stall-monitor show \(example) \(directory.path.shellWord)"
         )
     }
 

@@ -124,6 +124,8 @@ struct DoctorFacts: Hashable {
         var reports = 0
         var allReports = 0
         var withoutStack = 0
+        /// The latest of those.
+        var latestWithoutStack: ULID?
         var withoutNames = 0
         var withoutLines = 0
         /// Why a monitor switched itself off.
@@ -206,9 +208,13 @@ extension DoctorFacts.DirectoryFacts {
         if let reason = run.disarmed, disarmed.count < 8 { disarmed.append(reason) }
     }
 
+    /// Adds a report that is later than those before it.
     fileprivate mutating func add(_ report: StallReport) {
         reports += 1
-        if report.stacks.first?.frames.isEmpty ?? true { withoutStack += 1 }
+        if report.stacks.first?.frames.isEmpty ?? true {
+            withoutStack += 1
+            latestWithoutStack = report.id
+        }
         if report.missingNames != nil { withoutNames += 1 }
         if let culprit = report.culprit, culprit.line == nil { withoutLines += 1 }
     }
