@@ -304,4 +304,12 @@ struct BaselineTests {
         #expect(real.verdict == .over && real.text.contains("over budget: 1 stall, 0 permitted (in 2 of 3 runs)"))
         #expect(judge([good, Self.overview([], [])]).verdict == .cannotJudge)
     }
+
+    @Test("repeats: if the figures of the runs differ, the finding says whose they are")
+    func repeatsThatDiffer() {
+        let runs = [1, 2].map { Self.overview(Self.stalls($0), [Self.run()]) }
+        let text = Gate.judge(repeats: runs, by: Budget(maxStalls: 0)).text
+        let expected = "over budget: 1 stall, 0 permitted (in 2 of 2 runs; the figures are of the first of them)"
+        #expect(text.contains(expected), "\(text)")
+    }
 }
