@@ -176,6 +176,19 @@ struct TopStateTests {
         #expect(isShown("python*") && !isShown("node") && !isShown("stall-monitor"))
     }
 
+    @Test("the page of a watcher from outside has the processes that it watches, each with its last program")
+    func watchedProcesses() {
+        var row = LiveSnapshot.Row(state: .watching, record: Self.record(of: Sample.report()), stalls: [])
+        #expect(row.targetFacts.isEmpty)
+        row.watcher = Sample.run()
+        let programs: [(Int32, String)] = [(42, "/bin/sh"), (42, "/usr/bin/python3"), (7, "/usr/bin/node")]
+        row.watcher?.targets = programs.map { .init(pid: $0, executable: $1) }
+        let facts = row.targetFacts.map { "\($0): \($1.plain)" }
+        #expect(facts == ["Watches: 7  /usr/bin/node", ": 42  /usr/bin/python3"])
+        row.watcher?.targets = (1...6).map { .init(pid: $0) }
+        #expect(row.targetFacts.count == 5 && row.targetFacts.last?.1.plain == "… 2 more")
+    }
+
     @Test("l shows the latest stalls, and Enter opens one; s sorts them by start, duration and so on")
     func stalls() throws {
         let reports = (1...3).map { number in

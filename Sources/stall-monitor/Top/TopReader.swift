@@ -223,6 +223,7 @@ struct TopPage {
             ("Changed", "\(status.updatedAt.toSeconds)  \("(at rest a monitor notes nothing)", .dim)"),
             ("Run", "\(run)"),
         ]
+        rows.insert(contentsOf: row.targetFacts, at: 1)
         if let end = row.end { rows.append(("End", "\(end.summary)")) }
         if status.waitingReports > 0 {
             let waiting = quantity(status.waitingReports, "report")
