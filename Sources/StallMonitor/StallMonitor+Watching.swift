@@ -8,8 +8,8 @@ import Synchronization
 // What is watched: loops and task pools that the server names, and those that a search finds.
 
 extension StallMonitor {
-    /// Adds to what is watched. Any thread. What cannot be watched is reported as a fault. Does nothing if the monitor does not
-    /// run.
+    /// Adds to what is watched. Any thread. What cannot be watched is reported as a fault; what this monitor watches already stays as it is.
+    /// Does nothing if the monitor does not run.
     public func watch(_ selection: WatchSelection) {
         guard let engine else { return }
         for thing in selection.things { watchOrReport(thing, engine) }
@@ -118,6 +118,8 @@ extension StallMonitor {
         } catch {
             // The monitor may have been stopped since this began.
             guard error.code != .stopped, reportsEnd || error.code != .loopEnded else { return }
+            // Two selections, or two searches, may include the same loop.
+            if error.code == .loopAlreadyWatched, index.watch(of: thing.heartbeat) != nil { return }
             engine.notices.add(.fault(error))
         }
     }

@@ -169,6 +169,21 @@ struct StallMonitorTests {
         [worker, other].forEach { $0.end() }
     }
 
+    @Test("A loop that several selections include is watched once, which is no fault; a loop of another monitor is one")
+    func selectedTwice() {
+        let monitor = start()
+        let search = LateDiscovery()
+        monitor.watch([.loops([worker.loop, worker.loop]), .found(by: search)])
+        search.announce(.loop(worker.loop))
+        let (faults, other) = (EventLog(), StallMonitor.Configuration(directory: directory.path + "/other"))
+        let second = StallMonitor.start(other, watching: [worker.loop], onEvent: faults.handler)
+        second.stop()
+        monitor.stop()
+        #expect(log.faults.isEmpty)
+        #expect(faults.faults.contains { $0.code == .loopAlreadyWatched })
+        worker.end()
+    }
+
     @Test("When the monitor stops, an ongoing stall is closed as abandoned, without an end")
     func stopInStall() throws {
         let monitor = start()
