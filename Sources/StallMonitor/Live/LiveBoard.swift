@@ -11,15 +11,34 @@ import Synchronization
 /// The watchdog only takes a lock while a few words are copied, and posts a semaphore. A disk that does not answer blocks the
 /// recorder, not the watchdog.
 final class LiveBoard: Sendable {
-    /// One stall, as of the latest look.
+    /// One stall, as of the latest look: what the record says about it.
+    ///
+    /// It keeps neither the stacks, which are not in the record, nor the loop. While the disk hangs it may be kept for hours, and the deinit of a
+    /// loop may be the server's code, which must not run under the board's lock.
     struct Entry: Sendable {
-        /// Without its stacks, which are not in the record.
-        let observation: StallObservation
+        let report: ULID
+        let rule: StallReport.Rule
+        let watched: StallReport.Watched
+        /// The number of the watch.
+        let watch: Int
+        let threadID: Int32?
+        /// The process of the thread, if that is not this one.
+        let processID: Int32?
         /// The number of the system call in which the thread was found.
         let systemCall: Int?
+        let detectedAt: MonotonicInstant
+        /// The report's.
+        let clock: WallClockAnchor
         var span: StallSpan
         var seenAt: MonotonicInstant
         var state = StallState.ongoing
+
+        init(_ stall: StallObservation) {
+            (report, rule, watched, watch) = (stall.reportID, stall.reportRule, stall.watched, stall.watch.number)
+            (threadID, processID) = (stall.threadID, stall.otherProcess?.identity.pid)
+            systemCall = stall.stack.captured?.systemCall?.number
+            (detectedAt, clock, span, seenAt) = (stall.detectedAt, stall.clock, stall.span, stall.detectedAt)
+        }
     }
 
     /// What the recorder takes at a time.
@@ -101,16 +120,11 @@ final class LiveBoard: Sendable {
     // MARK: The watchdog's
 
     func begin(_ observation: StallObservation) {
-        let entry = Entry(
-            observation: observation.withoutStacks(because: "It is in the report."),
-            systemCall: observation.stack.captured?.systemCall?.number,
-            span: observation.span,
-            seenAt: observation.detectedAt
-        )
+        let (number, entry) = (observation.number, Entry(observation))
         change { contents in
-            contents.latest = max(contents.latest, observation.number)
-            contents.open[observation.number] = entry
-            contents.update.changed[observation.number] = entry
+            contents.latest = max(contents.latest, number)
+            contents.open[number] = entry
+            contents.update.changed[number] = entry
         }
     }
 

@@ -137,21 +137,21 @@ struct LivePlaces {
 
 extension LiveStall {
     init(_ entry: LiveBoard.Entry, _ clock: WallClockAnchor) {
-        let (stall, span) = (entry.observation, entry.span)
+        let span = entry.span
         self.init(
-            report: stall.reportID,
+            report: entry.report,
             // As far as is known, a stall that is no longer watched lasts until its process ends.
             state: entry.state == .recovered ? .recovered : .ongoing,
-            rule: stall.reportRule,
-            watched: stall.watched,
-            watch: stall.watch.number,
-            threadID: stall.threadID,
-            processID: stall.otherProcess?.identity.pid,
+            rule: entry.rule,
+            watched: entry.watched,
+            watch: entry.watch,
+            threadID: entry.threadID,
+            processID: entry.processID,
             systemCall: entry.systemCall,
             // As in the report: the wall clock may have been set since, or the machine suspended.
-            startedAt: stall.clock.time(of: span.earliestStart),
+            startedAt: entry.clock.time(of: span.earliestStart),
             startedMonotonicNs: span.earliestStart.nanoseconds,
-            detectedAt: stall.clock.time(of: stall.detectedAt),
+            detectedAt: entry.clock.time(of: entry.detectedAt),
             lastSeenAt: clock.time(of: entry.seenAt),
             lastSeenMonotonicNs: entry.seenAt.nanoseconds,
             durationNs: span.length.nanoseconds,
