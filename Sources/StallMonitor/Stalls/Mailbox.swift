@@ -20,13 +20,16 @@ final class Mailbox<Message: QueuedMessage>: Sendable {
     ///
     /// - Parameter mayBeDropped: Whether it is among the first to be dropped when the queue is full.
     func add(_ message: Message, mayBeDropped: Bool = false) {
-        let isFirst = contents.withLock { contents in
-            defer { contents.backlog.add(message, mayBeDropped: mayBeDropped) }
-            return contents.backlog.isEmpty
+        let (isFirst, removed) = contents.withLock { contents in
+            let isFirst = contents.backlog.isEmpty
+            contents.backlog.add(message, mayBeDropped: mayBeDropped)
+            return (isFirst, contents.backlog.takeRemoved())
         }
         // One signal is enough for all waiting messages. With one for each, a reader that hung for a day would have to take as
         // many.
         if isFirst { semaphore.signal() }
+        // A stall holds its loop, whose deinit may be the server's code, so it is released after the lock.
+        withExtendedLifetime(removed) {}
     }
 
     /// Lets the reader end once it has taken all messages.
@@ -117,6 +120,8 @@ struct Backlog<Message: QueuedMessage>: Sendable {
     private(set) var peakBytes = 0
     /// How many were dropped, by kind. `stall_stacks` counts messages that were kept without their stacks.
     private(set) var dropped: [String: Int] = [:]
+    /// What was dropped, or replaced, since it was last taken.
+    private var removed: [Message] = []
 
     init(capacity: Int, maxBytes: Int) {
         (self.capacity, self.maxBytes) = (capacity, maxBytes)
@@ -130,6 +135,7 @@ struct Backlog<Message: QueuedMessage>: Sendable {
         if let place = latest[entry.role], let earlier = entries[place] {
             bytes -= earlier.bytes
             entries[place] = entry
+            removed.append(earlier.message)
         } else {
             append(entry, mayBeDropped: mayBeDropped)
         }
@@ -144,6 +150,9 @@ struct Backlog<Message: QueuedMessage>: Sendable {
         (droppable, heavy, alone, whole) = (NumberQueue(), NumberQueue(), NumberQueue(), NumberQueue())
         return messages
     }
+
+    /// The messages that were dropped, or replaced by others, since the last call.
+    mutating func takeRemoved() -> [Message] { removed.take() }
 
     private mutating func append(_ entry: Entry, mayBeDropped: Bool) {
         let place = nextPlace
@@ -186,6 +195,7 @@ struct Backlog<Message: QueuedMessage>: Sendable {
         }
         count("stall_stacks")
         bytes += light.bytes - entry.bytes
+        removed.append(entry.message)
         entries[place] = Entry(message: light, role: entry.role, bytes: light.bytes)
         return true
     }
@@ -205,6 +215,7 @@ struct Backlog<Message: QueuedMessage>: Sendable {
     private mutating func remove(at place: Int) {
         guard let entry = entries.removeValue(forKey: place) else { return }
         bytes -= entry.bytes
+        removed.append(entry.message)
         if latest[entry.role] == place { latest[entry.role] = nil }
     }
 

@@ -1,3 +1,5 @@
+import Dispatch
+import Synchronization
 import TestSupport
 import Testing
 
@@ -8,6 +10,22 @@ extension Int: QueuedMessage {
     var kind: String { "numbers" }
     var bytes: Int { 8 }
     var lightened: Int? { nil }
+}
+
+/// A message that holds an object of the server.
+private struct ObjectMessage: QueuedMessage {
+    let role: QueueRole
+    let object: CheckedObject
+    var kind: String { "objects" }
+    var bytes: Int { 8 }
+    var lightened: ObjectMessage? { nil }
+}
+
+/// An object whose deinit uses something.
+private final class CheckedObject: Sendable {
+    private let use: @Sendable () -> Void
+    init(use: @escaping @Sendable () -> Void) { self.use = use }
+    deinit { use() }
 }
 
 @Suite("The queue from the watchdog to the reporter", .timeLimit(.minutes(10)))
@@ -26,6 +44,29 @@ struct MailboxTests {
         mailbox.add(6)
         #expect(mailbox.take() == [5, 6])
         #expect(mailbox.dropped == ["numbers": 4])
+    }
+
+    @Test("The deinit of what a dropped or replaced message holds may use the queue", arguments: [true, false])
+    func foreignDeinit(isReplaced: Bool) {
+        let mailbox = Mailbox<ObjectMessage>(capacity: isReplaced ? 10 : 1)
+        let uses = Mutex<[DispatchTimeoutResult]>([])
+        for number in 0..<3 {
+            let object = CheckedObject {
+                // By another thread, because one that took the lock again would end the process.
+                let isDone = DispatchSemaphore(value: 0)
+                startThread {
+                    _ = mailbox.dropped
+                    isDone.signal()
+                }
+                // Only a queue that is locked takes so long.
+                let outcome = isDone.wait(timeout: .now() + .seconds(30))
+                uses.withLock { $0.append(outcome) }
+            }
+            let role = isReplaced ? QueueRole.updates(1) : .adds(number)
+            mailbox.add(ObjectMessage(role: role, object: object), mayBeDropped: true)
+        }
+        #expect(uses.withLock { $0 } == [.success, .success])
+        _ = mailbox.take()
     }
 
     @Test("A closed mailbox is read to its end")
