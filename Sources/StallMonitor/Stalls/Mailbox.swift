@@ -78,6 +78,8 @@ enum QueueRole: Hashable, Sendable {
     case closes(Int)
     /// It is about no stall. `latestIsEnough`: it replaces one that is still waiting.
     case alone(latestIsEnough: Bool)
+    /// It changes what the reader does from now on: it replaces one that is still waiting, and is never dropped.
+    case setting
 
     enum UpdateKind: Hashable, Sendable { case length, counts }
 }
@@ -89,8 +91,8 @@ enum QueueRole: Hashable, Sendable {
 /// 2. whole stalls that were opened and closed before the reader took any of their messages;
 /// 3. the large parts of messages about stalls that are still open.
 ///
-/// So the bounds can only be exceeded by one opening message for each open stall. The reader never gets an end without its
-/// beginning.
+/// So the bounds can only be exceeded by one opening message for each open stall, and by one setting. The reader never gets an end without
+/// its beginning.
 ///
 /// While the watchdog adds messages it looks at nothing else, so no step iterates over the queue: each takes the same short time,
 /// however many loops are watched.
@@ -168,6 +170,7 @@ struct Backlog<Message: QueuedMessage>: Sendable {
             if opened[number] != nil { whole.add(number) }
         case .updates(let number, _), .adds(let number): opened[number]?.append(place)
         case .alone: if !mayBeDropped { alone.add(place) }
+        case .setting: break
         }
         // Opening messages that were dropped with their stalls leave their places in the list.
         heavy.compact(to: entries)
@@ -254,7 +257,7 @@ private struct NumberQueue: Sendable {
 extension QueueRole {
     fileprivate var latestIsEnough: Bool {
         switch self {
-        case .updates, .alone(latestIsEnough: true): true
+        case .updates, .alone(latestIsEnough: true), .setting: true
         default: false
         }
     }

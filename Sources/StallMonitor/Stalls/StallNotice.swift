@@ -70,6 +70,7 @@ extension StallNotice: QueuedMessage {
         case .sampled(let number, _), .crashing(let number), .aborting(let number, _): .adds(number)
         case .ended(let number, _, _, _): .closes(number)
         case .checkpoint: .alone(latestIsEnough: true)
+        case .adopt: .setting
         default: .alone(latestIsEnough: false)
         }
     }

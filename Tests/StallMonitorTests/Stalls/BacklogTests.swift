@@ -87,6 +87,16 @@ struct BacklogTests {
         #expect(backlog.dropped == ["other": 99])
     }
 
+    @Test("A rule that a configuration has changed is not dropped, however many stalls wait; the latest one counts")
+    func setting() {
+        var backlog = Backlog<StallNotice>(capacity: 2, maxBytes: 1 << 20)
+        let rules = [RepeatRule(window: .seconds(1)), RepeatRule(window: .seconds(2))]
+        for rule in rules { backlog.add(.adopt(rule), mayBeDropped: false) }
+        for number in 1...4 { backlog.add(.began(QuietLoop().stall(number)), mayBeDropped: false) }
+        let left = backlog.takeAll().compactMap { if case .adopt(let rule) = $0 { rule } else { nil } }
+        #expect(left == [rules[1]])
+    }
+
     @Test("Ten thousand stalls at once, with a stalled reporter, are one message each")
     func manyLoops() {
         var backlog = Backlog<Message>(capacity: 256, maxBytes: 25_600)
