@@ -137,25 +137,26 @@ struct EngineParts: Sendable {
     /// How long the end may take. Time in which the process is stopped does not count.
     static let endPatience = Duration.seconds(5)
 
-    /// Ends the reporter, the writer and the recorder. Called after the watchdog has ended.
+    /// Ends the reporter, the writer and the recorder, in this order: each of them may give work to the next one. Called after the watchdog has
+    /// ended.
     func end(_ reporter: MonitorThread, within patience: Duration = endPatience) {
         // If the process calls exit meanwhile, no watchdog starts the recorder.
         live.refresh()
         notices.close()
         // The writer gives up early enough for the reporter to report what a dead disk did not take.
-        var rest = min(patience, .seconds(1))
-        var patience = patience - rest
+        let forLosses = min(patience, .seconds(1))
+        var patience = patience - forLosses
         var hasEnded = reporter.join(within: &patience)
         // If a handler stops its own monitor, this is the reporter's thread, which has not been waited for. It ends later, and its disk has time.
         if !hasEnded, patience <= .zero { writer.giveUp() }
-        rest += patience
-        hasEnded = hasEnded || reporter.join(within: &rest)
+        patience += forLosses
+        if !hasEnded { hasEnded = reporter.join(within: &patience) }
         // The record is removed last, and only if the reports are written: otherwise it is the only trace of their stalls, and the next start
         // makes reports of it. Then the recorder stays, to note how the process ends.
-        guard hasEnded, writer.join(within: &rest), live.open.isEmpty else { return live.stay() }
+        guard hasEnded, writer.join(within: &patience), live.open.isEmpty else { return live.stay() }
         ExitNotes.remove(live)
         live.close()
-        _ = live.thread.join(within: &rest)
+        _ = live.thread.join(within: &patience)
     }
 
     /// How many reports will not reach the disk.

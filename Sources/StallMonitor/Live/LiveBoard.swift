@@ -82,6 +82,13 @@ final class LiveBoard: Sendable {
             if ended.count > LiveBoard.endedLimit { release(ended[0]) }
         }
 
+        mutating func takeUpdate(exitStatus: Int32?) -> Update {
+            update.exitStatus = exitStatus
+            defer { (update.changed, update.released) = ([:], []) }
+            (passed, hasUpdate) = (latest, false)
+            return update
+        }
+
         mutating func release(_ number: Int) {
             ended.removeAll { $0 == number }
             guard open.removeValue(forKey: number) != nil else { return }
@@ -197,21 +204,34 @@ final class LiveBoard: Sendable {
     /// Waits for changes. Nil at the deadline unless the thread stays, and once the board is closed.
     func take(until deadline: MonotonicInstant? = nil) -> Update? {
         while true {
-            let exit = Int32(exactly: exitStatus.load(ordering: .acquiring))
-            let (update, isClosed, stays) = contents.withLock { contents -> (Update?, Bool, Bool) in
-                let (isClosed, stays) = (contents.isClosed, contents.stays)
-                defer { contents.hasUpdate = false }
-                guard contents.hasUpdate || contents.update.exitStatus != exit else { return (nil, isClosed, stays) }
-                contents.update.exitStatus = exit
-                defer { (contents.update.changed, contents.update.released) = ([:], []) }
-                contents.passed = contents.latest
-                return (contents.update, isClosed, stays)
+            switch takeNews() {
+            case .closed: return nil
+            case .update(let update): return update
+            case .nothing(let stays):
+                isAtRest.store(true, ordering: .releasing)
+                guard arrival.wait(until: stays ? nil : deadline) else { return nil }
+                isAtRest.store(false, ordering: .releasing)
             }
-            if isClosed { return nil }
-            if let update { return update }
-            isAtRest.store(true, ordering: .releasing)
-            guard arrival.wait(until: stays ? nil : deadline) else { return nil }
-            isAtRest.store(false, ordering: .releasing)
+        }
+    }
+
+    private enum News {
+        /// Changes, or an exit.
+        case update(Update)
+        /// - Parameter stays: Whether the thread waits for the next change, however long that takes.
+        case nothing(stays: Bool)
+        case closed
+    }
+
+    /// What there is for the recorder since the last call.
+    private func takeNews() -> News {
+        let exit = Int32(exactly: exitStatus.load(ordering: .acquiring))
+        return contents.withLock { contents in
+            if contents.isClosed { return .closed }
+            guard contents.hasUpdate || contents.update.exitStatus != exit else {
+                return .nothing(stays: contents.stays)
+            }
+            return .update(contents.takeUpdate(exitStatus: exit))
         }
     }
 
