@@ -1,5 +1,6 @@
 import CMonitorShims
 import RunLoopKit
+import StackCapture
 import StallDetection
 import StallReports
 
@@ -132,6 +133,38 @@ struct LivePlaces {
         guard let place = places.removeValue(forKey: number) else { return nil }
         available.append(place)
         return place
+    }
+}
+
+extension LiveBoard {
+    /// One stall, as of the latest look: what the record says about it.
+    ///
+    /// It keeps neither the stacks, which are not in the record, nor the loop. While the disk hangs it may be kept for hours, and the deinit of a
+    /// loop may be the server's code, which must not run under the board's lock.
+    struct Entry: Sendable {
+        let report: ULID
+        let rule: StallReport.Rule
+        let watched: StallReport.Watched
+        /// The number of the watch.
+        let watch: Int
+        let threadID: Int32?
+        /// The process of the thread, if that is not this one.
+        let processID: Int32?
+        /// The number of the system call in which the thread was found.
+        let systemCall: Int?
+        let detectedAt: MonotonicInstant
+        /// The report's.
+        let clock: WallClockAnchor
+        var span: StallSpan
+        var seenAt: MonotonicInstant
+        var state = StallState.ongoing
+
+        init(_ stall: StallObservation) {
+            (report, rule, watched, watch) = (stall.reportID, stall.reportRule, stall.watched, stall.watch.number)
+            (threadID, processID) = (stall.threadID, stall.otherProcess?.identity.pid)
+            systemCall = stall.stack.captured?.systemCall?.number
+            (detectedAt, clock, span, seenAt) = (stall.detectedAt, stall.clock, stall.span, stall.detectedAt)
+        }
     }
 }
 
