@@ -104,18 +104,12 @@ extension WatchedLoop {
         case .blocked: return nil
         case .congested:
             let length = span.length.nanoseconds
-            return .init(turns: 1, totalNs: length, longestNs: length, callouts: calloutsOfTurn)
+            return .init(turns: 1, totalNs: length, longestNs: length, callouts: turnCallouts?.number)
         case .repeated:
             let last = hasEnded ? policy.repeated?.lastRow : nil
             guard let row = last ?? policy.present(at: lastLook) else { return nil }
             return .init(turns: row.count, totalNs: row.total.nanoseconds, longestNs: row.longest.nanoseconds)
         }
-    }
-
-    /// Nil for a loop that counts no callouts.
-    private var calloutsOfTurn: UInt64? {
-        guard let turnCallouts, turnCallouts.latest > 0 else { return nil }
-        return turnCallouts.latest &- turnCallouts.before
     }
 }
 

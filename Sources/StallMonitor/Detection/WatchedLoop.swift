@@ -34,8 +34,8 @@ final class WatchedLoop {
     private(set) var lastLook: LoopSample?
     /// Whether the latest look found a loop that is run: of one that was never run, nobody would see a stall.
     var hasTurned: Bool { lastLook.map { $0.pulse.rawValue != 0 } ?? false }
-    /// The number of callouts that had begun before the present turn, and by the latest look at it.
-    var turnCallouts: (since: MonotonicInstant, before: UInt64, latest: UInt64)?
+    /// The callouts of the present turn; of a turn that was a congested stall, until that was reported.
+    var turnCallouts: TurnCallouts?
     /// How long the loop had been busy in the stall that ended at the latest look.
     private(set) var busyAtEnd: Duration?
     /// The number of the next long turn to read.
@@ -150,11 +150,17 @@ final class WatchedLoop {
     }
 
     private func countCallouts(_ look: LoopSample, isOver: Bool) {
-        if let since = turnCallouts?.since, since == look.busySince || (isOver && look.pulse.isAtRest) {
+        let goesOn = turnCallouts?.since == look.busySince
+        // A loop at rest has begun no callout since its turn ended.
+        let hasJustEnded = isOver && look.pulse.isAtRest
+        if turnCallouts != nil, goesOn || hasJustEnded {
             turnCallouts?.latest = look.callouts
         } else if !isOver {
-            turnCallouts = look.busySince.map { ($0, look.calloutsAtTurn, look.callouts) }
+            turnCallouts = look.busySince.map { since in
+                TurnCallouts(since: since, before: look.calloutsAtTurn, latest: look.callouts)
+            }
         }
+        // Otherwise the next turn has begun: the count of the former one stays as the look before found it.
     }
 
     // MARK: - Starting again
@@ -179,6 +185,17 @@ final class WatchedLoop {
         busyAtEnd = policy.busy(at: time)
         return policy.abandon(at: time)
     }
+}
+
+/// How many callouts had begun when a turn began, and by the latest look at it.
+struct TurnCallouts: Hashable, Sendable {
+    /// When the turn began: identifies it.
+    let since: MonotonicInstant
+    let before: UInt64
+    var latest: UInt64
+
+    /// How many the turn has begun. Nil for a loop that counts none.
+    var number: UInt64? { latest > 0 ? latest &- before : nil }
 }
 
 extension MonotonicInstant {
