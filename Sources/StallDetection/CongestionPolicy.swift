@@ -21,8 +21,8 @@ package struct CongestionPolicy: Sendable {
         package var announced: Duration
         /// The time since `start` that does not count.
         package var excluded = Duration.zero
-        /// The look before the one that last saw the loop move, and what did not count until then. What was excluded since may belong to
-        /// the time after that move.
+        /// The look after which the loop was last seen to move, and what did not count until that look. The callout that runs now began
+        /// later, so what was excluded since may belong to it: see ``cut(at:)``.
         package var movedSince: MonotonicInstant
         package var excludedBefore = Duration.zero
 
@@ -46,10 +46,14 @@ package struct CongestionPolicy: Sendable {
             return turn
         }
 
-        /// The same turn if a callout that began at `end` belongs to another stall.
+        /// The same turn without its last callout, which began at `end` and has lasted for so long that it is a blocked stall itself.
+        ///
+        ///     movedSince ──────── end ──────── now
+        ///     some of this may be excluded     of which at most movedSince to end concerns this turn
         func cut(at end: MonotonicInstant) -> CongestedTurn {
+            let excludedSince = excluded - excludedBefore
             var turn = self
-            turn.excluded = excludedBefore + min(excluded - excludedBefore, max(.zero, end - movedSince))
+            turn.excluded = excludedBefore + min(excludedSince, max(.zero, end - movedSince))
             return turn
         }
     }

@@ -4,6 +4,12 @@ package import RunLoopKit
 ///
 /// The turns have the loop's own times, so none is missed between two looks, and a turn of a few microseconds between two long
 /// ones does not end the row. A pause ends a row: see ``StallRule/Repeated``.
+///
+/// How a long turn gets into the row:
+///
+///     underWay ──it ends──────────────────────────────────────────────────> row, with its own times
+///     underWay ──a late look──> interrupted ──the next turn begins────────> row, with the part that was seen before that look
+///                                           ──another stall claims the time──> dropped
 package struct RepetitionPolicy: Sendable {
     package let rule: StallRule
     package let turns: Int
@@ -21,9 +27,10 @@ package struct RepetitionPolicy: Sendable {
     private var candidate: Duration?
     /// Turns that began earlier belong to another stall, or are not proven.
     private var floor: MonotonicInstant?
-    /// The present turn at the latest look, if it counted as a turn of the row.
+    /// The present turn up to the latest look, if it counted as a turn of the row.
     private var underWay: BusyTurn?
-    /// The turn that was under way at the look before a late one, up to that look. The stall was reported with it; when the turn ended is unknown.
+    /// The turn that was under way at the look before a late one, up to that look. The stall was reported with it, so it stays a part of the row,
+    /// although it is unknown when it ended.
     private var interrupted: BusyTurn?
 
     package struct Row: Hashable, Sendable {

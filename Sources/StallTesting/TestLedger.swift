@@ -171,26 +171,38 @@ final class TestLedger: Sendable {
             keep(origin, of: stall, tellingIn: verdict?.isFailure == true ? scope.task : nil)
             return verdict
         }
-        return leave(verdicts, toCaseOf: scope)
+        return forCaller(verdicts, of: scope)
     }
 
-    /// Swift Testing has no test for an issue while a test case of XCTest runs: it drops the issue, or makes it a second failure of the case. So
-    /// the case reports what its parts have found.
-    ///
-    /// - Returns: What the caller has to report.
-    private func leave(_ verdicts: [StallVerdict], toCaseOf scope: TestScope) -> [StallVerdict] {
+    /// Who reports what a scope has found.
+    private enum Teller {
+        case caller
+        /// The test case of XCTest that the scope is a part of. Swift Testing has no test for an issue while a case runs: it drops the issue, or
+        /// makes it a second failure of the case.
+        case runningCase
+        /// A line on standard error: the scope's task was not awaited by its test case, and the case that runs now is not to blame.
+        case standardError
+    }
+
+    /// What the caller has to report of what was found. A test case also reports what its parts have found.
+    private func forCaller(_ verdicts: [StallVerdict], of scope: TestScope) -> [StallVerdict] {
+        // If the scope is the test case that runs, no case runs any more after this.
         let parts = takeVerdicts(ofPartsOf: scope.number)
-        let running = state.withLock { state in
-            if let running = state.runningCase, scope.ofCase == running { state.leftToCase += verdicts }
-            return state.runningCase
+        let teller: Teller = state.withLock { state in
+            guard let running = state.runningCase else { return .caller }
+            guard scope.ofCase == running else { return .standardError }
+            state.leftToCase += verdicts
+            return .runningCase
         }
-        if let running {
-            // A task that its test case did not await: the case that runs now is not to blame.
-            if scope.ofCase != running { for verdict in verdicts { TestMonitor.say(verdict.text) } }
+        switch teller {
+        case .caller:
+            let told = Set(parts.filter(\.isFailure).map(\.stall.id))
+            return parts + verdicts.filter { !told.contains($0.stall.id) }
+        case .runningCase: return []
+        case .standardError:
+            for verdict in verdicts { TestMonitor.say(verdict.text) }
             return []
         }
-        let told = Set(parts.filter(\.isFailure).map(\.stall.id))
-        return parts + verdicts.filter { !told.contains($0.stall.id) }
     }
 
     /// Parts in several tasks may have caused the same stall: the case fails once by it, and is not warned of what it fails by.

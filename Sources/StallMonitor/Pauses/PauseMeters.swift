@@ -96,7 +96,8 @@ struct FreezeMeter {
     private let location: SupplyLocation
     private var group: ControlGroup?
     private var known: Duration?
-    /// The part of the last count that belongs to the time after the call: the process was frozen just before it could read.
+    /// The part of the last count that came too early, and is added to the next one. The count is read a little after the caller has read the
+    /// clock: a freeze in between is counted already, but belongs to the time after that.
     private var ahead = Duration.zero
 
     init(_ location: SupplyLocation) {
@@ -125,9 +126,11 @@ struct FreezeMeter {
         if group == nil { begin() }
     }
 
+    /// How long the process was frozen from the last call until `time`.
+    ///
     /// - Parameters:
     ///   - time: When the caller read the clock.
-    ///   - absence: How long the caller was away until then. The process was frozen for longer only if it was frozen again since.
+    ///   - absence: How long the caller was away until then. What is counted beyond that came after `time`.
     mutating func frozenSinceAsked(at time: MonotonicInstant, absence: Duration) -> Duration {
         let before = self
         begin()
@@ -142,6 +145,8 @@ struct FreezeMeter {
         return count - known + ahead
     }
 
+    /// Keeps for the next call what may belong to it: no more than the time since `time`.
+    ///
     /// - Parameters:
     ///   - frozen: The part of the count that may be of a freeze after `time`.
     ///   - time: When the caller read the clock.
