@@ -111,10 +111,20 @@ static bool is_for_lines(int descriptor) {
     return S_ISCHR(status.st_mode) || (flags >= 0 && ((flags & O_ACCMODE) == O_WRONLY || (flags & O_APPEND) != 0));
 }
 
+// A signal ends poll(2) early. After some of them there is no other attempt, so that the wait has an end.
+static int poll_again(struct pollfd *output) {
+    int ready = -1;
+    for (int attempt = 0; attempt < 8 && ready < 0; attempt++) {
+        ready = poll(output, 1, 1000);
+        if (ready < 0 && errno != EINTR) { break; }
+    }
+    return ready;
+}
+
 bool run_loop_takes_lines(int descriptor) {
     int saved = errno;
     struct pollfd output = {.fd = descriptor, .events = POLLOUT};
-    bool takes = is_for_lines(descriptor) && poll(&output, 1, 1000) > 0 && (output.revents & (POLLERR | POLLHUP)) == 0;
+    bool takes = is_for_lines(descriptor) && poll_again(&output) > 0 && (output.revents & (POLLERR | POLLHUP)) == 0;
     errno = saved;
     return takes;
 }

@@ -69,6 +69,8 @@ extension MessageSocket {
         // The receiver may answer at once, so our end exists before the message is sent.
         let connection = try port.receiver.adopt(ours)
         do throws(RunLoopError) {
+            // Open until it is sent.
+            defer { withExtendedLifetime(theirs) {} }
             let descriptors = message.descriptors + [theirs.descriptor]
             try send(message, kind, number: number, with: descriptors, timeout: timeout, to: destination)
         } catch {

@@ -67,10 +67,11 @@ public final class LoopTrace: Sendable {
     /// The number of transitions that later ones have overwritten in the ring.
     public var lostCount: Int { ring.lostCount }
 
-    /// Returns a sink that writes each transition's text as a line.
+    /// Returns a sink that writes each transition's text as a line. If the descriptor is a pipe whose reader has ended, the process gets SIGPIPE
+    /// as by any write(2); it should ignore that signal.
     public static func textLines(to descriptor: Int32) -> Sink { { writeLine($0.description, to: descriptor) } }
 
-    /// Returns a sink that writes each transition's ``Transition/json`` as a line.
+    /// Returns a sink that writes each transition's ``Transition/json`` as a line. SIGPIPE: as for ``textLines(to:)``.
     public static func jsonLines(to descriptor: Int32) -> Sink { { writeLine($0.json, to: descriptor) } }
 }
 
