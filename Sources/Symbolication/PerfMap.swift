@@ -39,7 +39,8 @@ struct PerfMap: Sendable {
         var end = text.count
         while end > 0, found.count < limit {
             let start = text[..<end].lastIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? 0
-            if let entry = Self.entry(text, start..<end, -found.count) { found.append(entry) }
+            // From the end: each line has a lower number than those before it in `found`.
+            if let entry = Self.entry(text, start..<end, number: -found.count) { found.append(entry) }
             end = start - 1
         }
         let fileSize = size ?? text.count
@@ -69,7 +70,7 @@ struct PerfMap: Sendable {
         }
     }
 
-    private static func entry(_ text: [UInt8], _ line: Range<Int>, _ number: Int) -> Entry? {
+    private static func entry(_ text: [UInt8], _ line: Range<Int>, number: Int) -> Entry? {
         var at = line.lowerBound
         guard let start = hexadecimal(text, &at, line.upperBound), let size = hexadecimal(text, &at, line.upperBound),
             size > 0, at < line.upperBound

@@ -65,17 +65,11 @@ extension SymbolSearch {
         _ problems: inout [SymbolProblem]
     ) throws(SymbolProblem) -> ELFFile? {
         var seen: Set<String> = [module?.image.path ?? ""]
-        for isByName in [true, false] {
-            let paths = isByName ? paths(for: sought) : try folders.files(of: sought, in: directories, allowance)
-            for path in paths where seen.insert(path).inserted {
-                var sought = sought
-                sought.firstPage = nil
-                guard let file = try accepted(path, sought, allowance, &problems), file.isSymbolFile else { continue }
-                // Other files of its name that are of another build do not matter then.
-                problems.removeAll { $0.code == .otherBuild }
-                return file
-            }
-        }
+        let named = paths(for: sought)
+        if let file = try symbolFile(among: named, sought, &seen, allowance, &problems) { return file }
+        // Takes longer: every file of the directories is opened once.
+        let others = try folders.files(of: sought, in: directories, allowance)
+        if let file = try symbolFile(among: others, sought, &seen, allowance, &problems) { return file }
         if let link = try module?.debugLink(allowance) {
             for path in paths(of: link, for: sought) where seen.insert(path).inserted {
                 if let file = try accepted(path, by: link, sought, allowance, &problems) { return file }
@@ -83,6 +77,27 @@ extension SymbolSearch {
         }
         if let file = try download(sought, allowance, &problems) { return file }
         problems += folders.cutShort(of: directories).map { SymbolProblem(.tooManyFiles, path: $0) }
+        return nil
+    }
+
+    /// The first file of the module's build that has more than the module itself.
+    ///
+    /// - Parameter seen: The paths that were tried, which are not tried again.
+    private func symbolFile(
+        among paths: [String],
+        _ sought: SoughtModule,
+        _ seen: inout Set<String>,
+        _ allowance: Allowance,
+        _ problems: inout [SymbolProblem]
+    ) throws(SymbolProblem) -> ELFFile? {
+        var sought = sought
+        sought.firstPage = nil
+        for path in paths where seen.insert(path).inserted {
+            guard let file = try accepted(path, sought, allowance, &problems), file.isSymbolFile else { continue }
+            // Other files of its name that are of another build do not matter then.
+            problems.removeAll { $0.code == .otherBuild }
+            return file
+        }
         return nil
     }
 
