@@ -1,3 +1,4 @@
+/// A hardware breakpoint on one thread of another process, as an event of perf_event_open(2), and its hit from the event's ring buffer.
 #include "CProcessWatch.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/// The command that is watched, and signals: started with the signal mask that this program got, its end and its status; signals that arrive
+/// here are written to a pipe; the wait for all of this.
 #include "CProcessWatch.h"
 
 #include <errno.h>

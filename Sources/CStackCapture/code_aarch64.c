@@ -1,5 +1,6 @@
 #if defined(__aarch64__)
 
+/// Reads calls, the stubs through which they lead, and the beginnings of functions.
 #include "code_aarch64.h"
 
 enum { STUB_WORDS = 5, PROLOGUE_WORDS = 24 };

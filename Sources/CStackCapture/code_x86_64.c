@@ -1,5 +1,6 @@
 #if defined(__x86_64__)
 
+/// Decodes one instruction: its prefixes, its opcode and operands give its length; then, for those that matter, its effect on the stack.
 #include "code_x86_64.h"
 
 #include "registers.h"

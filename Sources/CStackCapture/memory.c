@@ -1,3 +1,5 @@
+/// Reads memory that may be unmapped at any time, of this process or another, without ever faulting: for the copy of a stack at once, for the
+/// unwinder through a cache of pages.
 #include "look.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 #if defined(__aarch64__)
 
+/// aarch64's registers, return addresses with signatures, and its system calls as machine code.
 #include "session.h"
 #include "walk.h"
 

@@ -1,5 +1,6 @@
 #if defined(__x86_64__)
 
+/// x86-64's registers, its calls and frames as machine code, and the calls that a signal or a stop has cut short.
 #include "session.h"
 #include "walk.h"
 

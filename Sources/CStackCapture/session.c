@@ -1,3 +1,5 @@
+/// Opening and closing a session: its buffers, and what a forked child makes of those that it inherits. A session is made once for each
+/// signal, and never freed.
 #include "session.h"
 
 #include <errno.h>

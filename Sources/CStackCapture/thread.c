@@ -1,3 +1,4 @@
+/// The calling thread: its number, its stack, its CPU time; and the clock of all deadlines.
 #include "walk.h"
 
 #include <link.h>
