@@ -200,16 +200,18 @@ private final class Compiler {
         let place = try #require(try section(name, of: program))
         var bytes = try Data(contentsOf: program)
         let start = bytes.word(at: sectionOffset)
-        var sections = bytes[start..<start + entry * Int(bytes[sectionCount])]
-        let offsets = stride(from: sections.startIndex, to: sections.endIndex, by: entry)
+        var sections = Data(bytes[start..<start + entry * Int(bytes[sectionCount])])
+        let offsets = stride(from: 0, to: sections.count, by: entry)
         let header = try #require(offsets.first { sections.word(at: $0 + 24) == place.lowerBound })
         sections[header + 9] |= 0x08  // SHF_COMPRESSED
         sections.setWord(bytes.count, at: header + 24)
         sections.setWord(length, at: header + 32)
-        for _ in 0..<count { sections.append(sections[header..<header + entry]) }
+        let repeated = Data(sections[header..<header + entry])
+        for _ in 0..<count { sections.append(repeated) }
         bytes.setWord(bytes.count + length, at: sectionOffset)
-        bytes[sectionCount] = UInt8(truncatingIfNeeded: sections.count / entry)
-        bytes[sectionCount + 1] = UInt8(truncatingIfNeeded: sections.count / entry >> 8)
+        let total = sections.count / entry
+        bytes[sectionCount] = UInt8(truncatingIfNeeded: total)
+        bytes[sectionCount + 1] = UInt8(truncatingIfNeeded: total >> 8)
         bytes.append(1)  // ELFCOMPRESS_ZLIB
         bytes.append(Data(count: length - 1))
         try (bytes + sections).write(to: program)
