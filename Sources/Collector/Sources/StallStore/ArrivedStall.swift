@@ -6,8 +6,8 @@ public struct ArrivedStall: Sendable {
     public let team: String
     /// The report's id, which is unique within a team.
     public let id: ULID
-    /// The greater version of two reports with the same id counts. It is the duration in nanoseconds while the stall lasts, and one
-    /// of the two greatest numbers once it has ended: the greater of these if the report has names.
+    /// Of two reports with the same id the one with the greater version counts. While the stall lasts it is its duration in nanoseconds.
+    /// Once it has ended it is greater than any duration, and greatest if the report's functions have their names.
     public let version: Int64
     /// When the stall began. Names that end in `Ns` are nanoseconds; moments count from 1970.
     public let startedNs: Int64
@@ -44,8 +44,12 @@ public struct ArrivedStall: Sendable {
 }
 
 extension ArrivedStall {
+    /// The version of an ended stall whose functions may get names later.
+    private static let endedWithoutNames = Int64.max - 1
+    private static let ended = Int64.max
+
     /// Whether this is the version of a stall that has ended.
-    public static func isOver(_ version: Int64) -> Bool { version >= .max - 1 }
+    public static func isOver(_ version: Int64) -> Bool { version >= endedWithoutNames }
 
     init(
         _ stall: ArrivedOutline,
@@ -58,7 +62,7 @@ extension ArrivedStall {
         id = stall.id
         startedNs = try ArrivalBounds.moment(stall.startedAt, now)
         durationNs = ArrivalBounds.length(stall.durationNs)
-        version = stall.state == .ongoing ? durationNs : stall.isProvisional ? .max - 1 : .max
+        version = stall.state == .ongoing ? durationNs : stall.isProvisional ? Self.endedWithoutNames : Self.ended
         lastNs = max(startedNs, min(stall.lastKnownMoment.sinceEpoch, now.sinceEpoch))
         count = 1 + ArrivalBounds.count(stall.repeats.count)
         totalNs = durationNs + ArrivalBounds.length(stall.repeats.totalNs)
