@@ -112,6 +112,15 @@ extension AlertRule: Decodable {
         func names(_ key: Key) throws -> [String] {
             try (values.decodeIfPresent([String].self, forKey: key) ?? []).map { VisibleText.of($0, limit: 256) }
         }
+        name = Self.shown(try values.decode(String.self, forKey: .name))
+        team = try values.decodeIfPresent(String.self, forKey: .team) ?? "default"
+        (services, releases) = (try names(.services), try names(.releases))
+        hosts = try names(.hosts)
+        verdicts = try names(.verdicts).map { Verdict(rawValue: $0).canonical.rawValue }
+        condition = try Self.condition(values)
+    }
+
+    private static func condition(_ values: KeyedDecodingContainer<Key>) throws -> Condition {
         func length(_ key: Key) throws -> Int64? {
             guard let text = try values.decodeIfPresent(String.self, forKey: key) else { return nil }
             guard let length = DurationText(text), length.nanoseconds > 0 else {
@@ -119,22 +128,17 @@ extension AlertRule: Decodable {
             }
             return min(length.nanoseconds, 31 * Hours.dayNs)
         }
-        name = Self.shown(try values.decode(String.self, forKey: .name))
-        team = try values.decodeIfPresent(String.self, forKey: .team) ?? "default"
-        (services, releases) = (try names(.services), try names(.releases))
-        hosts = try names(.hosts)
-        verdicts = try names(.verdicts).map { Verdict(rawValue: $0).canonical.rawValue }
         switch try values.decode(String.self, forKey: .when) {
-        case "new-fault": condition = .newFault(withinNs: try length(.within) ?? Hours.hourNs)
-        case "new-in-release": condition = .newInRelease(withinNs: try length(.within) ?? Hours.hourNs)
+        case "new-fault": return .newFault(withinNs: try length(.within) ?? Hours.hourNs)
+        case "new-in-release": return .newInRelease(withinNs: try length(.within) ?? Hours.hourNs)
         case "rate":
             let stalls = try values.decodeIfPresent(Int64.self, forKey: .stalls)
             let blocked = try length(.blocked)
             guard stalls.map({ $0 > 0 }) ?? (blocked != nil) else {
                 throw values.mistake(.when, "a rate has 'stalls', a number from 1, or 'blocked', a length")
             }
-            condition = .rate(stalls: stalls, blockedNs: blocked, withinNs: try length(.within) ?? Hours.hourNs)
-        case "silence": condition = .silence(afterNs: try length(.after) ?? Hours.hourNs / 4)
+            return .rate(stalls: stalls, blockedNs: blocked, withinNs: try length(.within) ?? Hours.hourNs)
+        case "silence": return .silence(afterNs: try length(.after) ?? Hours.hourNs / 4)
         default:
             throw values.mistake(.when, "this is 'new-fault', 'new-in-release', 'rate' or 'silence'")
         }

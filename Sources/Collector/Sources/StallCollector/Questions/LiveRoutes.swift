@@ -58,25 +58,11 @@ final class LiveRoutes: Sendable {
         _ start: Int64,
         _ writer: inout any ResponseBodyWriter
     ) async throws {
-        let encoder = JSONEncoder.plain()
         var (place, quiet) = (start, Self.beat)
         while !Task.isShuttingDownGracefully, tokens?.has(caller) ?? true {
             let arrivals = try await store.arrivals(team: caller.team, after: place, limit: 100)
-            var buffer = ByteBuffer()
-            for (index, (number, stall)) in arrivals.enumerated() {
-                place = number
-                let (isLast, isSelected) = (index + 1 == arrivals.count, query.selects(stall))
-                // An id without data is no event, but a client that reconnects continues after it.
-                guard isSelected || isLast else { continue }
-                // Several stalls can have one place: a client continues after all of them.
-                if isLast || arrivals[index + 1].place != number { buffer.writeString("id: \(number)\n") }
-                if isSelected {
-                    buffer.writeString("data: ")
-                    buffer.writeBytes(try encoder.encode(LiveStall(stall)))
-                    buffer.writeString("\n")
-                }
-                buffer.writeString("\n")
-            }
+            var buffer = try Self.events(arrivals, query)
+            place = arrivals.last?.place ?? place
             quiet = arrivals.isEmpty ? quiet + 1 : 0
             if quiet >= Self.beat {
                 buffer.writeString(":\n\n")
@@ -85,6 +71,28 @@ final class LiveRoutes: Sendable {
             if buffer.readableBytes > 0 { try await writer.write(buffer) }
             if arrivals.isEmpty { try await Task.sleep(for: Self.every) }
         }
+    }
+
+    /// The selected ones as server-sent events, and where a client that reconnects continues.
+    private static func events(_ arrivals: [(place: Int64, stall: StoredStall)], _ query: StallQuery) throws
+        -> ByteBuffer
+    {
+        let encoder = JSONEncoder.plain()
+        var buffer = ByteBuffer()
+        for (index, (place, stall)) in arrivals.enumerated() {
+            let (isLast, isSelected) = (index + 1 == arrivals.count, query.selects(stall))
+            // An id without data is no event, but a client that reconnects continues after it.
+            guard isSelected || isLast else { continue }
+            // Several stalls can have one place: a client continues after all of them.
+            if isLast || arrivals[index + 1].place != place { buffer.writeString("id: \(place)\n") }
+            if isSelected {
+                buffer.writeString("data: ")
+                buffer.writeBytes(try encoder.encode(LiveStall(stall)))
+                buffer.writeString("\n")
+            }
+            buffer.writeString("\n")
+        }
+        return buffer
     }
 }
 
