@@ -36,6 +36,22 @@ extension PageTests {
         }
     }
 
+    @Test("The error about a fault that has no stall in its page's range names both ends of the range")
+    func faultOutOfRange() async throws {
+        try await Samples.withStore { store, _ in
+            let report = Self.report(hoursAgo: 1)
+            _ = try await store.insert([try Arrival(json: report.json(), team: "default")])
+            try await Client.withServer(store, CollectorOptions()) { client in
+                let range = "since=2026-01-01T00:00:00Z&until=2026-01-02T00:00:00Z"
+                try await client.execute(uri: "/faults/\(report.fingerprint.rawValue)?\(range)", method: .get) {
+                    let text = String(decoding: $0.body, as: UTF8.self)
+                    #expect($0.status == .notFound && text.contains("no stall from 2026-01-01T00:00:00"), "\(text)")
+                    #expect(text.contains(" to 2026-01-02T00:00:00"), "\(text)")
+                }
+            }
+        }
+    }
+
     @Test("A fault's page shows the stacks of its longest stalls as one tree, with the share of each call")
     func mergedStacks() async throws {
         try await Samples.withStore { store, _ in

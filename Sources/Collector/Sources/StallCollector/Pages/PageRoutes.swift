@@ -18,39 +18,19 @@ struct PageRoutes {
     init(store: any StallStore, readers: ClientLimit) { (self.store, self.readers) = (store, readers) }
 
     func add(to router: some RouterMethods<CollectorContext>) {
-        router.get("/") { request, context in
-            let question = try QuestionText(request, team: context.team(.read))
-            async let list = store.faults(question.query, by: question.order, limit: question.limit)
-            async let choices = store.choices(question.query)
-            async let alerts = store.alerts()
-            // The part of the store that does not answer may have the alerts.
-            let known = try await list.isPartial ? (try? alerts) ?? [] : alerts
-            return try await Self.page("faults", FaultsPage(question, list, choices, known))
+        router.question("/") { question, _, _ in try await Self.page("faults", faults(question)) }
+        router.question("faults/:fingerprint") { question, _, context in
+            try await Self.page("fault", fault(fingerprint(context), question))
         }
-        router.get("faults/:fingerprint") { request, context in
-            let question = try QuestionText(request, team: context.team(.read))
-            return try await Self.page("fault", fault(fingerprint(context), question))
+        router.question("faults/:fingerprint/flame") { question, request, context in
+            try await flame(fingerprint(context), request, question)
         }
-        router.get("faults/:fingerprint/flame") { request, context in
-            let question = try QuestionText(request, team: context.team(.read))
-            return try await flame(fingerprint(context), request, question)
+        router.question("flame") { question, request, _ in try await flame(nil, request, question) }
+        router.question("compare") { question, request, _ in
+            try await Self.page("compare", compare(request, question))
         }
-        router.get("flame") { request, context in
-            let question = try QuestionText(request, team: context.team(.read))
-            return try await flame(nil, request, question)
-        }
-        router.get("compare") { request, context in
-            let question = try QuestionText(request, team: context.team(.read))
-            return try await Self.page("compare", compare(request, question))
-        }
-        router.get("timeline") { request, context in
-            let question = try QuestionText(request, team: context.team(.read))
-            return try await Self.page("timeline", timeline(question))
-        }
-        router.get("live") { request, context in
-            let question = try QuestionText(request, team: context.team(.read))
-            return try await Self.page("live", live(question))
-        }
+        router.question("timeline") { question, _, _ in try await Self.page("timeline", timeline(question)) }
+        router.question("live") { question, _, _ in try await Self.page("live", live(question)) }
         router.get("reports/:id") { _, context in
             let json = try await report(context, store)
             do throws(ReportError) {
@@ -61,10 +41,17 @@ struct PageRoutes {
         }
     }
 
+    private func faults(_ question: QuestionText) async throws -> FaultsPage {
+        async let list = store.faults(question.query, by: question.order, limit: question.limit)
+        async let choices = store.choices(question.query)
+        async let alerts = store.alerts()
+        // The part of the store that does not answer may have the alerts.
+        let known = try await list.isPartial ? (try? alerts) ?? [] : alerts
+        return try await FaultsPage(question, list, choices, known)
+    }
+
     private func fault(_ fingerprint: Fingerprint, _ question: QuestionText) async throws -> FaultDetailPage {
-        guard let fault = try await store.fault(fingerprint, question.query) else {
-            throw Refusal(.notFound, "that fault has no stall since \(question.query.since)")
-        }
+        let fault = try await store.neededFault(fingerprint, question.query)
         async let days = store.days(of: fingerprint, question.query)
         // Not the longest ones of all: a store finds these only by looking at each.
         let stalls = try await store.stalls(

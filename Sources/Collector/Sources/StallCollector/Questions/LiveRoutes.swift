@@ -25,19 +25,7 @@ final class LiveRoutes: Sendable {
         router.get("api/v1/live") { request, context in
             let caller = try context.caller(.read)
             let query = try QuestionText(request, team: caller.team).query
-            let given =
-                request.headers[HTTPField.Name("Last-Event-ID")!]
-                ?? request.uri.queryParameters["after"].map(String.init)
-            let place: Int64
-            if let given {
-                guard let number = Int64(given), number >= 0 else {
-                    throw Refusal(.badRequest, "'after' is the id of an event")
-                }
-                // A place behind the end is from another store, whose file was replaced: it would be reached much later, or never.
-                place = min(number, try await self.store.lastPlace())
-            } else {
-                place = try await self.store.lastPlace()
-            }
+            let place = try await self.place(request)
             let viewer = try self.viewers.admit(caller.team)
             return Response(
                 status: .ok,
@@ -49,6 +37,18 @@ final class LiveRoutes: Sendable {
                 }
             )
         }
+    }
+
+    /// After which place the client continues. Without one it gets what arrives from now on.
+    private func place(_ request: Request) async throws -> Int64 {
+        let given =
+            request.headers[HTTPField.Name("Last-Event-ID")!] ?? request.uri.queryParameters["after"].map(String.init)
+        guard let given else { return try await store.lastPlace() }
+        guard let number = Int64(given), number >= 0 else {
+            throw Refusal(.badRequest, "'after' is the id of an event")
+        }
+        // A place behind the end is from another store, whose file was replaced: it would be reached much later, or never.
+        return min(number, try await store.lastPlace())
     }
 
     /// Polls the store, which takes microseconds and also shows what other collectors have stored. Ends when the caller's token is removed.

@@ -14,24 +14,20 @@ struct QuestionRoutes {
     let readers: ClientLimit
 
     func add(to router: some RouterMethods<CollectorContext>) {
-        router.get("api/v1/faults") { request, context in
-            let question = try QuestionText(request, team: context.team(.read))
+        router.question("api/v1/faults") { question, _, _ in
             let list = try await store.faults(question.query, by: question.order, limit: question.limit)
             var answer = try JSONAnswer.make(Self.document(question, list.watchedNs, list.faults))
             if list.isPartial { answer.headers[Self.partial] = "true" }
             return answer
         }
-        router.get("api/v1/faults/:fingerprint") { request, context in
-            let question = try QuestionText(request, team: context.team(.read))
-            let fault = try await fault(context, question)
+        router.question("api/v1/faults/:fingerprint") { question, _, context in
+            let fault = try await store.neededFault(fingerprint(context), question.query)
             return try JSONAnswer.make(Self.document(question, 0, [fault]))
         }
-        router.get("api/v1/faults/:fingerprint/export/:format") { request, context in
-            let question = try QuestionText(request, team: context.team(.read))
-            return try await export(context, question)
+        router.question("api/v1/faults/:fingerprint/export/:format") { question, _, context in
+            try await export(context, question)
         }
-        router.get("api/v1/stalls") { request, context in
-            let question = try QuestionText(request, team: context.team(.read))
+        router.question("api/v1/stalls") { question, request, _ in
             let stalls = try await store.stalls(
                 question.query,
                 of: nil,
@@ -61,14 +57,6 @@ struct QuestionRoutes {
             faults: faults
         )
     }
-
-    private func fault(_ context: CollectorContext, _ question: QuestionText) async throws -> Fault {
-        let fingerprint = try fingerprint(context)
-        guard let fault = try await store.fault(fingerprint, question.query) else {
-            throw Refusal(.notFound, "that fault has no stall from \(question.query.since) to \(question.query.until)")
-        }
-        return fault
-    }
 }
 
 /// The router does not decode paths, and a client may have percent-encoded the colon.
@@ -78,6 +66,16 @@ func fingerprint(_ context: CollectorContext) throws(Refusal) -> Fingerprint {
         throw Refusal(.badRequest, "that is no fault's fingerprint")
     }
     return fingerprint
+}
+
+extension StallStore {
+    /// - Throws: ``Refusal`` if the fault has no stall in the range.
+    func neededFault(_ fingerprint: Fingerprint, _ query: StallQuery) async throws -> Fault {
+        guard let fault = try await fault(fingerprint, query) else {
+            throw Refusal(.notFound, "that fault has no stall from \(query.since) to \(query.until)")
+        }
+        return fault
+    }
 }
 
 func report(_ context: CollectorContext, _ store: any StallStore) async throws -> [UInt8] {

@@ -89,3 +89,15 @@ extension Request {
         return type(of: uri).init(uri.string.replacing("+", with: "%20")).queryParameters
     }
 }
+
+extension RouterMethods<CollectorContext> {
+    /// Answers callers that may read, with the query in the request's address.
+    func question<Answer: ResponseGenerator>(
+        _ path: RouterPath,
+        _ answer: @escaping @Sendable (QuestionText, Request, CollectorContext) async throws -> Answer
+    ) {
+        get(path) { request, context in
+            try await answer(QuestionText(request, team: context.team(.read)), request, context)
+        }
+    }
+}
