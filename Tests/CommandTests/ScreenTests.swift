@@ -116,7 +116,7 @@ struct ScreenTests {
         case .sample: return SamplePage(document: sample, width: width).lines
         case .watch:
             return StallLine.lines(reports[1], isFirst: true, width: width)
-                + Output.noteLines(WatchView.words(.watching(processID: 4711, name: "redis-server")), width: width)
+                + Output.noteLines(WatchNote.watching(processID: 4711, name: "redis-server").words, width: width)
         case .symbolicate:
             let gain = NamingGain(from: Sample.report(), to: Sample.report())
             return Output.dataLines("\(ReportFileName(.stall, reports[0].id)): \(gain.description)", width: width)

@@ -162,13 +162,13 @@ private final class NotJudged {
 
     func add(_ note: WatchNote) {
         switch note {
-        case .unarmed, .crowded: Output.note(WatchView.words(note))
+        case .unarmed, .crowded: Output.note(note.words)
         case .foundLoop, .foundPool: hasFound = true
-        case .noLoop, .namelessPools, .sharedDescriptor, .refused, .unreadable: processes.append(WatchView.words(note))
+        case .noLoop, .namelessPools, .sharedDescriptor, .refused, .unreadable: processes.append(note.words)
         // Without any breakpoints, `unarmed` says it once for all.
         case .unproven(_, _, _, hasBreakpoints: true), .unprovenPool(_, _, hasBreakpoints: true),
             .unjudged(_, _, mainPolls: true):
-            doubts.append(WatchView.words(note))
+            doubts.append(note.words)
         default: break
         }
     }
