@@ -157,7 +157,16 @@ public final class ClickHouseStore: StallStore {
 
 struct HourKey: Hashable, Sendable {
     var team: String
+    /// Whole hours since 1970.
     var hour: Int64
+
+    /// Whole days since 1970.
+    var day: Int64 { hour / 24 }
+}
+
+struct DayKey: Hashable, Sendable {
+    var team: String
+    var day: Int64
 }
 
 struct AliasKey: Hashable, Sendable {

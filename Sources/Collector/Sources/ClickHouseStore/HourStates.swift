@@ -109,11 +109,11 @@ extension ClickHouseStore {
             return (hours.filter { state.touched[$0] == nil }, "\(name)-\(state.tokens)")
         }
         guard !due.isEmpty else { return }
-        for part in Self.parts(due.sorted { ($0.hour, $0.team) < ($1.hour, $1.team) }, day: { $0.hour / 24 }) {
+        for part in Self.parts(due.sorted { ($0.hour, $0.team) < ($1.hour, $1.team) }, day: { $0.day }) {
             var rows = TabbedRows(into: "\(table("touch")) (team, day, hour, token)")
             for key in part {
                 rows.add(key.team)
-                rows.add(key.hour / 24)
+                rows.add(key.day)
                 rows.add(key.hour)
                 rows.add(token)
                 rows.endRow()
@@ -144,9 +144,8 @@ extension ClickHouseStore {
         }
         var refusal: ClickHouseError?
         // One day of a team at a time, because that is one partition.
-        for (_, hours) in Dictionary(grouping: quiet, by: { HourKey(team: $0.key.team, hour: $0.key.hour / 24) })
-            .sorted(by: { ($0.key.hour, $0.key.team) < ($1.key.hour, $1.key.team) })
-        {
+        let days = Dictionary(grouping: quiet) { DayKey(team: $0.key.team, day: $0.key.day) }
+        for (_, hours) in days.sorted(by: { ($0.key.day, $0.key.team) < ($1.key.day, $1.key.team) }) {
             do {
                 try await sum(hours)
             } catch let error as ClickHouseError where error.code != nil {
@@ -182,7 +181,7 @@ extension ClickHouseStore {
         var rows = TabbedRows(into: "\(table("done")) (team, day, hour, touches, generation)")
         for (key, touches) in hours {
             rows.add(key.team)
-            rows.add(key.hour / 24)
+            rows.add(key.day)
             rows.add(key.hour)
             rows.add(touches)
             rows.add(base + UInt64(key.hour - first))
