@@ -39,12 +39,7 @@ extension GateResult {
             <meta charset="utf-8"/>
             <title>\(Markup.xml(headline))</title>
             <style>
-            body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em; }
-            table { border-collapse: collapse; width: 100%; }
-            td, th { border-bottom: 1px solid #8884; padding: 0.4em; text-align: left; vertical-align: top; }
-            tr.error td:first-child { color: #b00; font-weight: bold; }
-            tr.warning td:first-child { color: #a60; }
-            @media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd; } }
+            \(Self.style)
             </style>
             </head>
             <body>
@@ -61,6 +56,15 @@ extension GateResult {
 
             """
     }
+
+    private static let style = """
+        body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em; }
+        table { border-collapse: collapse; width: 100%; }
+        td, th { border-bottom: 1px solid #8884; padding: 0.4em; text-align: left; vertical-align: top; }
+        tr.error td:first-child { color: #b00; font-weight: bold; }
+        tr.warning td:first-child { color: #a60; }
+        @media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd; } }
+        """
 
     /// What is said besides the verdict and its reasons.
     ///
