@@ -166,7 +166,7 @@ struct Delivery: ~Copyable {
         _ outbox: inout Outbox
     ) -> (elements: [[UInt8]], sent: [Shipment]) {
         var (elements, sent, size): ([[UInt8]], [Shipment], Int) = ([], [], 0)
-        var (gone, lost): ([Shipment], Int) = ([], 0)
+        var unread: [(shipment: Shipment, error: ReportError)] = []
         while let shipment = rest.first {
             do throws(ReportError) {
                 let element = if let bytes = outbox.queue.bytes(of: shipment) { bytes } else { try read(shipment) }
@@ -175,26 +175,35 @@ struct Delivery: ~Copyable {
                 sent.append(shipment)
                 size += element.count
             } catch {
-                switch error.code {
-                case .io:
-                    // No descriptor is left, or the disk has failed. It stays in the queue.
-                    obstacles.append(shipment)
-                    obstacle = error
-                case .missingFile, .missingDirectory:
-                    gone.append(shipment)
-                    lost += outbox.signal == .logs ? 1 : 0
-                default:
-                    gone.append(shipment)
-                    totals.unreadable += 1
-                    tell(.unreadable(error.line))
-                }
+                unread.append((shipment, error))
             }
             rest = rest.dropFirst()
+        }
+        skip(unread, &outbox)
+        return (elements, sent)
+    }
+
+    /// Removes shipments whose file is gone or will never be readable from the queue.
+    private mutating func skip(_ unread: [(shipment: Shipment, error: ReportError)], _ outbox: inout Outbox) {
+        var (gone, lost): ([Shipment], Int) = ([], 0)
+        for (shipment, error) in unread {
+            switch error.code {
+            case .io:
+                // No descriptor is left, or the disk has failed. It stays in the queue.
+                obstacles.append(shipment)
+                obstacle = error
+            case .missingFile, .missingDirectory:
+                gone.append(shipment)
+                lost += outbox.signal == .logs ? 1 : 0
+            default:
+                gone.append(shipment)
+                totals.unreadable += 1
+                tell(.unreadable(error.line))
+            }
         }
         if !gone.isEmpty { outbox.queue.remove(gone) }
         totals.lost += lost
         if lost > 0 { tell(.lost(lost)) }
-        return (elements, sent)
     }
 
     private func read(_ shipment: Shipment) throws(ReportError) -> [UInt8] {
