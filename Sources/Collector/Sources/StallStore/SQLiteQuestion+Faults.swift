@@ -9,6 +9,24 @@ extension SQLiteQuestion {
         _ limit: Int,
         _ watchedNs: Int64
     ) throws -> [Fault] {
+        let list = try sums(of: fingerprints, order, limit, watchedNs)
+        let names = list.map(\.name)
+        var faults = Dictionary(list.map { ($0.name, $0.fault) }) { first, _ in first }
+        try addNames(to: &faults, names)
+        let hours = SQLiteParts.hours(query, of: names, hasAliases: try hasAliases())
+        try addReports(to: &faults, in: hours)
+        try addHosts(to: &faults, names)
+        try addTrends(to: &faults, in: hours)
+        return names.compactMap { faults[$0] }
+    }
+
+    /// Faults without their names and counts, by the fingerprint as it is stored.
+    private func sums(
+        of fingerprints: [String]?,
+        _ order: FaultOrder,
+        _ limit: Int,
+        _ watchedNs: Int64
+    ) throws -> [(name: String, fault: Fault)] {
         let column =
             switch order {
             case .total: "total"
@@ -16,29 +34,20 @@ extension SQLiteQuestion {
             case .worst: "longest"
             case .last: "last"
             }
-        let rows = try fetch(
+        return try fetch(
             .hours(query, of: fingerprints, hasAliases: hasAliases()),
             """
             SELECT fingerprint, CAST(total(count) AS INTEGER) AS count, CAST(total(reports) AS INTEGER) AS reports,
                 CAST(total(total) AS INTEGER) AS total, max(longest) AS longest, min(first) AS first, max(last) AS last
             FROM part GROUP BY fingerprint ORDER BY \(column) DESC, fingerprint LIMIT \(max(0, limit))
             """
-        )
-        let names = rows.map { $0["fingerprint"] as String }
-        var faults: [String: Fault] = [:]
-        for row in rows {
+        ).compactMap { row in
             let name: String = row["fingerprint"]
             let sums: Fault.Sums = (
                 row["count"], row["reports"], row["total"], row["longest"], row["first"], row["last"]
             )
-            faults[name] = Fault(name, sums, watchedNs: watchedNs)
+            return Fault(name, sums, watchedNs: watchedNs).map { (name, $0) }
         }
-        try addNames(to: &faults, names)
-        let hours = SQLiteParts.hours(query, of: names, hasAliases: try hasAliases())
-        try addReports(to: &faults, in: hours)
-        try addHosts(to: &faults, names)
-        try addTrends(to: &faults, in: hours)
-        return names.compactMap { faults[$0] }
     }
 
     private func addNames(to faults: inout [String: Fault], _ names: [String]) throws {
