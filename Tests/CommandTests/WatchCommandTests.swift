@@ -247,6 +247,12 @@ struct WatchCommandTests {
         let reports = try watch.finish()
         #expect(reports.count == 1 && reports[0].kind == .blocked)
         #expect(watch.notes.contains { $0.contains("1 stall, 3 more of known faults only counted") }, "\(watch.notes)")
+        var lines: [String] = []
+        while let line = try watch.line() { lines.append(line) }
+        // One at the first of them, and one when the count has doubled.
+        let repeated = lines.filter { $0.contains("  repeated  ") }
+        #expect(repeated.count == 2 && repeated.last?.contains("  ×2  ") == true, "\(lines)")
+        #expect(!repeated.contains { $0.contains("v2:") }, "not the fingerprint, but the culprit: \(repeated)")
         let counted = try watch.runs().flatMap { $0.repeated ?? [] }
         #expect(counted.map(\.repeats.count) == [3] && counted.map(\.fingerprint) == reports.map(\.fingerprint))
         #expect(counted.map(\.type) == [.eventLoop])

@@ -139,7 +139,7 @@ extension StallReport.Repeats {
     }
 }
 
-/// The lines of `tail` about stalls that are only counted. For each fault and loop of a run there is a line at the first stall, and
+/// The lines of `tail` and `watch` about stalls that are only counted. For each fault and loop of a run there is a line at the first stall, and
 /// another whenever the count has doubled.
 struct RepeatLines {
     private struct Key: Hashable {
@@ -157,29 +157,34 @@ struct RepeatLines {
     private static let remembered = 1000
 
     mutating func lines(_ run: RunRecord, culprits: [ULID: String]) -> [StyledText] {
-        // The one that began first has probably ended.
-        if shown[run.id] == nil, shown.count >= Self.remembered, let oldest = shown.keys.min() { shown[oldest] = nil }
-        return (run.repeated ?? []).compactMap { fault -> StyledText? in
-            let repeats = fault.repeats
-            let key = Key(
-                fingerprint: fault.fingerprint,
-                label: fault.label,
-                type: fault.type,
-                kind: fault.kind,
-                service: fault.service
-            )
-            let last = shown[run.id]?[key] ?? 0
-            // A lower count than before means that a report was written and counting started again.
-            guard repeats.count / 2 >= last || repeats.count < last, repeats.count > 0 else { return nil }
-            shown[run.id, default: [:]][key] = repeats.count
-            let culprit = repeats.report.flatMap { culprits[$0] } ?? "\(fault.fingerprint)"
-            let name: StyledText = fault.label.map { "\(StyledText($0, .bold, limit: 80))  \(culprit)" } ?? "\(culprit)"
-            return """
-                \(repeats.lastAt.toMilliseconds, .dim)  \(StyledText("repeated", .yellow).padded(to: 10))  \
-                \(StyledText("×\(repeats.count)").padded(to: 7))  \(name)  \
-                \("since \(repeats.firstAt.toSeconds), the longest \(DurationText(nanoseconds: repeats.longestNs).short)", .dim)
-                """
-        }
+        (run.repeated ?? []).compactMap { line($0, of: run.id, culprits: culprits) }
+    }
+
+    /// Nil if the count has not doubled since the last line.
+    ///
+    /// - Parameter culprits: By the ids of reports.
+    mutating func line(_ fault: RunRecord.Repeated, of run: ULID, culprits: [ULID: String]) -> StyledText? {
+        // The run that began first has probably ended.
+        if shown[run] == nil, shown.count >= Self.remembered, let oldest = shown.keys.min() { shown[oldest] = nil }
+        let repeats = fault.repeats
+        let key = Key(
+            fingerprint: fault.fingerprint,
+            label: fault.label,
+            type: fault.type,
+            kind: fault.kind,
+            service: fault.service
+        )
+        let last = shown[run]?[key] ?? 0
+        // A lower count than before means that a report was written and counting started again.
+        guard repeats.count / 2 >= last || repeats.count < last, repeats.count > 0 else { return nil }
+        shown[run, default: [:]][key] = repeats.count
+        let culprit = repeats.report.flatMap { culprits[$0] } ?? "\(fault.fingerprint)"
+        let name: StyledText = fault.label.map { "\(StyledText($0, .bold, limit: 80))  \(culprit)" } ?? "\(culprit)"
+        return """
+            \(repeats.lastAt.toMilliseconds, .dim)  \(StyledText("repeated", .yellow).padded(to: 10))  \
+            \(StyledText("×\(repeats.count)").padded(to: 7))  \(name)  \
+            \("since \(repeats.firstAt.toSeconds), the longest \(DurationText(nanoseconds: repeats.longestNs).short)", .dim)
+            """
     }
 }
 

@@ -10,12 +10,21 @@ final class WatchView: Sendable {
         var shown: Set<ULID> = []
         var stalls = 0
         var counted = 0
+        var repeats = RepeatLines()
+        /// The culprits of the latest reports, for the lines about stalls that are only counted.
+        var culprits: [ULID: String] = [:]
         /// Counted by thread: a thread that runs another program with a loop counts once.
         var loops = 0
         var pools = 0
         var processes = 0
         /// The threads with a loop, and the pools, of the processes that have not ended.
         var present: [Int32: (loops: Set<Int32>, pools: Set<String>)] = [:]
+
+        /// Remembers 1000 culprits: `watch` may run for months.
+        mutating func learn(_ report: StallReport) {
+            culprits[report.id] = report.culpritText
+            if culprits.count > 1000, let oldest = culprits.keys.min() { culprits[oldest] = nil }
+        }
 
         mutating func count(_ note: WatchNote) {
             switch note {
@@ -45,14 +54,31 @@ final class WatchView: Sendable {
         switch event {
         case .began(let report), .ended(let report): show(report)
         case .grew: break
-        case .suppressed: state.withLock { $0.counted += 1 }
+        case .suppressed(let stall): show(stall)
         case .fault(let error): Output.note(error.message)
         case .mended(let error): Output.note("this is over: \(error.message)")
         }
     }
 
+    /// Shows that a fault goes on, as `tail -f` does: otherwise nothing would be printed while the same stall comes again and again.
+    private func show(_ stall: SuppressedStall) {
+        let fault = RunRecord.Repeated(
+            fingerprint: stall.fingerprint,
+            repeats: stall.repeats,
+            label: stall.label,
+            type: stall.type,
+            kind: stall.kind
+        )
+        let line = state.withLock { state in
+            state.counted += 1
+            return state.repeats.line(fault, of: ULID(rawValue: 0), culprits: state.culprits)
+        }
+        if format == .text, let line { write(terminal.show(line) + "\n") }
+    }
+
     private func show(_ report: StallReport) {
         let isFirst = state.withLock { state in
+            state.learn(report)
             guard state.shown.insert(report.id).inserted else { return false }
             state.stalls += 1
             return true
@@ -60,13 +86,15 @@ final class WatchView: Sendable {
         if format == .json {
             if let text = try? JSONText.of(report) { write(text + "\n") }
         } else {
-            let terminal = Terminal.current(isBesideCommand ? STDERR_FILENO : STDOUT_FILENO)
+            let terminal = terminal
             let lines = StallLine.lines(report, isFirst: isFirst, width: terminal.width)
             write(lines.map { terminal.show($0) + "\n" }.joined())
         }
         // An ended stall is not shown again.
         if report.state != .ongoing { state.withLock { _ = $0.shown.remove(report.id) } }
     }
+
+    private var terminal: Terminal { .current(isBesideCommand ? STDERR_FILENO : STDOUT_FILENO) }
 
     private func write(_ text: String) {
         if isBesideCommand { Output.error(text) } else { try? Output.write(text) }
