@@ -42,6 +42,25 @@ extension LiveRecordTests {
         #expect(try directory.store.closeTerminated().isEmpty)
     }
 
+    @Test("an unreported stall of another process is of the service that the run record names, not of its watcher")
+    func orphanOfWatcher() throws {
+        var file: LiveRecordFile? = try makeFile()
+        var known = stall()
+        known.processID = 42
+        try file?.write(known, to: 5)
+        file = nil
+        let nameless = try #require(try directory.reader.contents().reports.first)
+        #expect(nameless.service == nil && nameless.process.pid == 42 && nameless.state == .abandoned)
+        var record = Sample.run(id: run)
+        record.targets = [.init(pid: 42)]
+        record.watched = [.init(type: known.watched.type, label: known.watched.label, watchedNs: 1)]
+        record.watched[0].service = "python3"
+        try directory.store.write(record)
+        let read = try #require(try directory.reader.contents().reports.first)
+        #expect(read.service == .init(name: "python3"))
+        #expect(try directory.store.closeTerminated() == [read])
+    }
+
     @Test(
         "a run killed before it wrote a record gets one when its stalls are closed; an existing one stays"
     )

@@ -48,7 +48,8 @@ extension StallReport {
             durationNs: 0,
             rule: stall.rule,
             host: record.writer.host,
-            service: record.writer.service,
+            // A watcher from outside is not the service whose loop stalled.
+            service: stall.processID == nil ? record.writer.service : nil,
             process: stall.processID.map { ProcessIdentity(pid: $0) } ?? record.writer.process,
             run: record.run,
             watched: stall.watched,

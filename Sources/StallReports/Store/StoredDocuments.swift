@@ -133,8 +133,18 @@ extension StoredDocuments {
     package func orphans(of processes: [LiveProcess], besides isWritten: (ULID) -> Bool) -> [StallReport] {
         processes.filter { !$0.record.stalls.isEmpty && $0.status(by: liveness) == .dead }.flatMap { process in
             process.record.stalls.filter { !isWritten($0.report) }.map { stall in
-                StallReport(stall, of: process.record).closed(as: stall, process.end(by: liveness))
+                var report = StallReport(stall, of: process.record)
+                if stall.processID != nil { report.service = service(of: stall, in: process.record.run) }
+                return report.closed(as: stall, process.end(by: liveness))
             }
         }
+    }
+
+    /// The service of a stall of another process, as far as its watcher's run record names it.
+    private func service(of stall: LiveStall, in run: ULID) -> ServiceIdentity? {
+        guard let directory = try? OpenDirectory(path: path),
+            let record: RunRecord = try? parse(ReportFileName(.run, run), in: directory)
+        else { return nil }
+        return record.service(ofLoop: stall.watched.label, stall.watched.type).map { ServiceIdentity(name: $0) }
     }
 }
