@@ -51,6 +51,7 @@ extension LiveRecordTests {
         file = nil
         let nameless = try #require(try directory.reader.contents().reports.first)
         #expect(nameless.service == nil && nameless.process.pid == 42 && nameless.state == .abandoned)
+        #expect(nameless.cause.summary.hasPrefix("The watching process ended before "))
         var record = Sample.run(id: run)
         record.targets = [.init(pid: 42)]
         record.watched = [.init(type: known.watched.type, label: known.watched.label, watchedNs: 1)]

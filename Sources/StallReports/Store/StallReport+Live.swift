@@ -56,7 +56,8 @@ extension StallReport {
             thread: .init(id: stall.threadID ?? 0),
             cause: .init(
                 verdict: .unknown,
-                summary: "The process ended before it could write the report; this is what it had noted of the stall.",
+                summary: "The \(stall.processID == nil ? "process" : "watching process") ended before it could write the "
+                    + "report; this is what it had noted of the stall.",
                 systemCall: stall.systemCall.map { .init(number: $0) }
             ),
             fingerprint: .make(kind: stall.rule.name, frames: [], modules: [])
