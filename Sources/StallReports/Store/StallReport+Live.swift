@@ -39,6 +39,7 @@ extension StallReport {
 
     /// Creates a report with the known data of a stall whose process died before reporting it.
     init(_ stall: LiveStall, of record: LiveRecord) {
+        let writer = stall.processID == nil ? "process" : "watching process"
         self.init(
             id: stall.report,
             kind: stall.rule.name,
@@ -56,8 +57,7 @@ extension StallReport {
             thread: .init(id: stall.threadID ?? 0),
             cause: .init(
                 verdict: .unknown,
-                summary: "The \(stall.processID == nil ? "process" : "watching process") ended before it could write the "
-                    + "report; this is what it had noted of the stall.",
+                summary: "The \(writer) ended before it could write the report; this is what it had noted of the stall.",
                 systemCall: stall.systemCall.map { .init(number: $0) }
             ),
             fingerprint: .make(kind: stall.rule.name, frames: [], modules: [])
