@@ -57,7 +57,8 @@ extension StallReport {
             thread: .init(id: stall.threadID ?? 0),
             cause: .init(
                 verdict: .unknown,
-                summary: "The \(writer) ended before it could write the report; this is what it had noted of the stall.",
+                summary: "The \(writer) ended before it could write the report; "
+                    + "this is what it had noted of the stall.",
                 systemCall: stall.systemCall.map { .init(number: $0) }
             ),
             fingerprint: .make(kind: stall.rule.name, frames: [], modules: [])
