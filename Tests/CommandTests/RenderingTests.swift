@@ -185,6 +185,21 @@ struct RenderingTests {
         #expect(page.contains("Stack of the stalled thread 4711 main\n  no stack: refused (EPERM)\n"))
     }
 
+    @Test("in place of a culprit: why there is no stack, without the code and the advice, which the page has")
+    func shortReason() {
+        var report = Sample.report()
+        let error = "not_stopped: the thread did not stop in time: look at the machine's load"
+        report.stacks = [.init(thread: Sample.thread, capturedAt: Sample.start, complete: false, error: error)]
+        report.culprit = nil
+        #expect(report.culpritText == "no stack: the thread did not stop in time")
+        let page = StallPage(report: report).lines.map(\.plain).joined(separator: "\n")
+        #expect(page.contains("\n  no stack: \(error)\n"), "\(page)")
+        for other in ["refused: EPERM", "refused (EPERM)", "Why: not: known"] {
+            report.stacks[0].error = other
+            #expect(report.culpritText == "no stack: \(other)")
+        }
+    }
+
     @Test("show: incomplete evidence: user and system time without their sum, a window without figures")
     func partialEvidence() {
         func evidence(_ evidence: StallReport.Evidence) -> String? {

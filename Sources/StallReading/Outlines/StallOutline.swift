@@ -128,8 +128,16 @@ extension StallOutline {
     /// The function to inspect, or why there is none.
     public var culpritText: String {
         if let name = culpritName { return name }
-        if let reason = stackError { return "no stack: \(reason)" }
+        if let reason = stackError { return "no stack: \(Self.problem(reason))" }
         return "unknown"
+    }
+
+    /// What is wrong, of the text of a `CaptureError`: a code, what is wrong, and what to do about it. In a column of names the code and the
+    /// advice are too much; the stall's page has them beside the missing stack.
+    private static func problem(_ reason: String) -> String {
+        let parts = reason.split(separator: ": ", omittingEmptySubsequences: false)
+        guard parts.count == 3, parts[0].allSatisfy({ $0.isLowercase || $0 == "_" }) else { return reason }
+        return String(parts[1])
     }
 
     /// Its end, or the moment until which it is known to have lasted.
