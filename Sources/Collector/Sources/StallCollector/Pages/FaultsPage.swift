@@ -107,7 +107,7 @@ struct FaultsPage {
         let runs = counted(Int64(list.runs), "monitor")
         let watched = list.watchedNs > 0 ? ", which watched \(length(list.watchedNs)) together" : ""
         let isCut = list.faults.count == question.limit
-        return "\(runs) ran from \(moment(question.query.since)) to \(moment(question.query.until)) (UTC)\(watched)."
+        return "\(runs) ran between \(moment(question.query.since)) and \(moment(question.query.until)) (UTC)\(watched)."
             + (isCut ? " Shown are the first \(question.limit)." : "")
             + partialNote(list.isPartial)
     }
