@@ -96,6 +96,16 @@ struct PageTests {
         }
     }
 
+    @Test("The page of faults says between which times monitors ran: hardly one of them ran all that time")
+    func watchedTimes() async throws {
+        try await Samples.withStore { store, _ in
+            try await Client.withServer(store, CollectorOptions()) { client in
+                let page = try await Self.text(client, "/?since=2026-01-30T00:00:00Z&until=2026-01-31T00:00:00Z")
+                #expect(page.contains(" ran between 2026-01-30 00:00:00 and 2026-01-31 00:00:00 (UTC)."), "\(page)")
+            }
+        }
+    }
+
     @Test("The forms of a page of a past time have the time's end, which can be changed or removed")
     func pastForms() async throws {
         try await Samples.withStore { store, _ in
