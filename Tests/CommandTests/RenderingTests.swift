@@ -185,6 +185,16 @@ struct RenderingTests {
         #expect(page.contains("Stack of the stalled thread 4711 main\n  no stack: refused (EPERM)\n"))
     }
 
+    @Test("show: time that does not count is told beside the figures, if it is a tenth of the duration or more")
+    func excludedTime() {
+        var report = Sample.report()
+        func page() -> String { StallBrief(report: report).lines.map(\.plain).joined(separator: "\n") }
+        report.excludedNs = report.durationNs / 11
+        #expect(!page().contains("do not count"))
+        report.excludedNs = 4_700_000_000
+        #expect(page().contains("\n        4.7s more do not count: the process was stopped, "), "\(page())")
+    }
+
     @Test("in place of a culprit: why there is no stack, without the code and the advice, which the page has")
     func shortReason() {
         var report = Sample.report()

@@ -54,7 +54,8 @@ struct StallBrief {
         let (summary, advice) = (report.cause.summary, Advice.of(report))
         let rows: [(String, StyledText?)] = [
             ("", report.missingNames.map { "\($0)" }), ("Why", summary.isEmpty ? nil : StyledText(summary, .bold)),
-            ("", figures), ("", facts.waitedOn.map { "waited on \($0)" }), ("Hurt", report.victimText.map { "\($0)" }),
+            ("", figures), ("", excluded),
+            ("", facts.waitedOn.map { "waited on \($0)" }), ("Hurt", report.victimText.map { "\($0)" }),
             ("End", report.processEnd.map { "\($0.cause): \($0.summary)" }),
             ("Likely", advice.map { "\($0.likely)" }), ("To do", advice.map { "\($0.remedy)" }),
         ]
@@ -89,6 +90,15 @@ struct StallBrief {
             parts.append(found.plain)
         }
         return parts.isEmpty ? nil : "\(parts.joined(separator: "; "))"
+    }
+
+    /// Time that would seem to contradict the duration, as the window of the figures contains it. Nil if it is less than a tenth of it.
+    private var excluded: StyledText? {
+        guard let time = report.excludedNs, time > 0, time >= report.durationNs / 10 else { return nil }
+        return """
+            \(DurationText(nanoseconds: time).short) more do not count: the process was stopped, its slowness was expected, or the monitor \
+            itself had no CPU
+            """
     }
 
     /// Whether the details follow. They have each stack, so that only a tree or a flame graph of them is of use here.
