@@ -259,6 +259,23 @@ struct LoopRuleTests {
         #expect(run.stalls.first?.times.unobserved == .zero)
     }
 
+    @Test("The counts of a stall leave out what the thread did before it, and a stop", arguments: [true, false])
+    func counts(hasBreakpoints: Bool) throws {
+        let row = RuleRow("", .blocked) {
+            $0.firstCall(.milliseconds(120))
+            if hasBreakpoints { $0.stop(.seconds(3)) } else { $0.firstCall(.seconds(3)) }
+            $0.call(.milliseconds(600))
+        }
+        for phase in Self.phases {
+            let run = RuleRun(row.story, .init(hasBreakpoints: hasBreakpoints, depth: 0, phase: phase))
+            let stall = try #require(run.stalls.first)
+            let since = try #require(stall.countedSince)
+            // From the first look at the standstill on, or the second.
+            let afterStart = since - stall.times.latestStart
+            #expect(afterStart >= .zero && afterStart <= .milliseconds(50), "\(phase): \(afterStart)")
+        }
+    }
+
     @Test("Time of a stop in which the watcher did not run either is excluded once")
     func stoppedUnobserved() throws {
         for phase in Self.phases {

@@ -10,6 +10,8 @@ struct RuleRun {
         /// Whether it was found while the thread sleeps in one call.
         var isInCall: Bool
         var detectedAt: MonotonicInstant
+        /// Since when the kernel's counts of the thread are known.
+        var countedSince: MonotonicInstant?
         var times: StallSpan
         var hasEnded = false
     }
@@ -41,6 +43,7 @@ struct RuleRun {
     private let story: LoopStory
     private let circumstances: Circumstances
     private var rule: LoopRule
+    private var counted: MonotonicInstant?
     private var turnArmed: MonotonicInstant?
     private var returnsArmed: [MonotonicInstant?] = []
 
@@ -93,7 +96,7 @@ struct RuleRun {
         case .armReturn(let index):
             returnsArmed[index] = time
             rule.armedReturn(index, true)
-        case .account: break
+        case .account: counted = time
         case .locate:
             takeStack(being)
             searches += 1
@@ -106,7 +109,15 @@ struct RuleRun {
             disorder += stalls.last?.hasEnded == false ? 1 : 0
             var isInCall = false
             if case .calling = being { isInCall = true }
-            stalls.append(Stall(isCongested: isCongested, isInCall: isInCall, detectedAt: time, times: times))
+            stalls.append(
+                Stall(
+                    isCongested: isCongested,
+                    isInCall: isInCall,
+                    detectedAt: time,
+                    countedSince: counted,
+                    times: times
+                )
+            )
         case .continues(let times, _):
             disorder += stalls.last?.hasEnded == false ? 0 : 1
             if !stalls.isEmpty { stalls[stalls.count - 1].times = times }

@@ -5,6 +5,12 @@ import StallDetection
 
 extension LoopRule {
     mutating func look(_ look: Look) -> [Order] {
+        let orders = decide(look)
+        if orders.contains(.account) { counted = look.time }
+        return orders
+    }
+
+    private mutating func decide(_ look: Look) -> [Order] {
         let before = lastLook
         // The thread has not run, so it is where it was before.
         var look = look
@@ -56,12 +62,14 @@ extension LoopRule {
             return restart(hit: time)
         }
         var span = old
-        let orders = follow(&span, look, before)
+        var orders = follow(&span, look, before)
         if look.isStopped {
             span.leaveOutStop(until: look.time)
             state = .busy(span)
             return orders
         }
+        // Otherwise the counts would include a stop that is over, and the length of the stall would not.
+        if before?.isStopped == true { orders.append(.account) }
         if span.since == nil, !span.returns.isEmpty {
             // The callout has returned, and another activation has hit the breakpoint that would show what followed. (If no
             // callout was found, another search with every look would not find one either.)
@@ -165,6 +173,8 @@ extension LoopRule {
         if !span.isArmed, span.returns.first != .pending {
             // What was not observed before belongs to another standstill.
             if let since = span.callSince, since == before?.time { span.unobserved = lateness }
+            // So do the counts.
+            if let since = span.callSince, since > counted ?? since { orders.append(.account) }
             span.since = span.callSince
         }
         return orders
@@ -174,6 +184,7 @@ extension LoopRule {
     mutating func foundInWait(at time: MonotonicInstant) -> [Order] {
         guard case .busy(let span) = state else { return [] }
         turnBeforeWait = span.turn(until: time)
+        counted = time
         return restart(hit: time)
     }
 }

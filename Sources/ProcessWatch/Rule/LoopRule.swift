@@ -23,6 +23,8 @@ struct LoopRule: Sendable {
     var lastLook: Look?
     /// How late the present look is.
     var lateness = Duration.zero
+    /// When the kernel's counters of the thread were last ordered: the counts of a stall must not begin before it.
+    var counted: MonotonicInstant?
     /// The turn that has ended since the look before, as far as it is proven. Nil for one that was reported as a stall.
     var endedTurn: RowRule.Turn?
     /// The turn that had ended when the stack of the latest look was taken. It becomes `endedTurn` at the next look.
@@ -148,7 +150,7 @@ extension LoopRule {
         case armTurn
         /// Set the breakpoint of a watched return again.
         case armReturn(Int)
-        /// Read the kernel's counters of the thread: a stall may have begun.
+        /// Read the kernel's counters of the thread: a stall may have begun. Those from before, and samples, are of an earlier time.
         case account
         /// Take the stack, find the callout in it, and watch the returns of the callout and of what it has called. Again after one
         /// of them has returned: what the thread does now decides what kind of stall it is.

@@ -137,7 +137,9 @@ final class ObservedLoop {
         case .armTurn: armTurn(search.descriptor, context)
         case .armReturn(let index):
             if let isArmed = breakpoints.armReturn(index) { rule.armedReturn(index, isArmed) }
-        case .account: account = context.process.account(ofThread: threadID, at: time)
+        case .account:
+            account = context.process.account(ofThread: threadID, at: time)
+            (samples, pace) = ([], SamplePace())
         case .locate: locate(time, search, context)
         case .sample:
             if pace.isDue(at: time, context.rule.tick) { keepSample(time, context) }

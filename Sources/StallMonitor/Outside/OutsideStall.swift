@@ -14,7 +14,7 @@ package struct OutsideStall: Sendable {
     package var category: StallCategory
     package var span: StallSpan
     package var detectedAt: MonotonicInstant
-    /// The kernel's counts when the loop was first found not to rest.
+    /// The kernel's counts when the standstill was first seen, or one look later.
     package var account: OutsideProcess.Account?
     /// The stack at detection, or why there is none.
     package var stack: OutsideStack
