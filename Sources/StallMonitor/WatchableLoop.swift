@@ -4,7 +4,8 @@ public import StallReports
 /// A loop that the monitor can watch: it publishes a heartbeat, and its thread is known.
 ///
 /// `EventRunLoop` is one. Another event loop can be watched if it publishes its phases to its own heartbeat. All members are read
-/// on the watchdog's thread while the loop runs, and must not block.
+/// on the watchdog's thread while the loop runs, and must not block. The monitor may be the last to hold the loop: then the `deinit` runs on one of
+/// its threads, and must not block or stop the monitor either.
 public protocol WatchableLoop: AnyObject, Sendable {
     /// The loop's name: "main".
     var label: String { get }
