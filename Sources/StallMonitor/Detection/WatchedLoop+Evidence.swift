@@ -62,17 +62,19 @@ extension WatchedLoop {
 
     // MARK: - The kernel's counts
 
-    /// The kernel's account of one of the threads since the standstill began.
+    /// The kernel's account of one of the threads since the standstill began, or since it was last covered by a scope.
     ///
-    /// - Parameter excluded: How much of that time does not count.
+    /// - Parameter excluded: How much of the whole standstill does not count.
     func evidence(
         ofThread threadID: Int32,
         leavingOut excluded: Duration,
         at time: MonotonicInstant,
         with services: inout WatchServices
     ) -> EvidenceWindow? {
-        var window = standstill?.evidence(threadID: threadID, at: time)?.leavingOut(excluded)
-        window?.supply = services.supply.window(since: standstill?.sampled.supply, threadID: threadID, at: time)
+        guard let standstill else { return nil }
+        let excludedSince = max(.zero, excluded - standstill.excludedBefore)
+        var window = standstill.evidence(threadID: threadID, at: time)?.leavingOut(excludedSince)
+        window?.supply = services.supply.window(since: standstill.sampled.supply, threadID: threadID, at: time)
         return window
     }
 
@@ -163,6 +165,10 @@ struct Standstill: Sendable {
     /// CPU time of the watchdog's thread at the start.
     let watchdogCPU = ThreadClock.nanoseconds
     var sampled: SampledTime
+    /// How much of the time before `sampled` does not count.
+    private(set) var excludedBefore = Duration.zero
+    /// Whether a scope covered time before the latest look.
+    private var wasCovered = false
     /// Whether the owner of the lock that the thread waits for was found: once is enough.
     var lockIsKnown = false
 
@@ -170,6 +176,20 @@ struct Standstill: Sendable {
     init?(_ look: LoopSample, threadIDs: [Int32]) {
         guard let sampled = SampledTime(threadIDs: threadIDs, at: look.time) else { return nil }
         (pulse, callouts, self.sampled) = (look.pulse, look.callouts, sampled)
+    }
+
+    /// Begins to sample anew at the first look after a time that a scope has covered.
+    ///
+    /// - Parameter excluded: How much of the standstill does not count so far.
+    mutating func leaveOutScopes(
+        _ look: LoopSample,
+        excluded: Duration,
+        threadIDs: @autoclosure () -> [Int32]
+    ) {
+        let isCovered = look.excluded.map { [.expectedSlow, .startup].contains($0.reason) } ?? false
+        defer { wasCovered = isCovered }
+        guard wasCovered, !isCovered, let sampled = SampledTime(threadIDs: threadIDs(), at: look.time) else { return }
+        (self.sampled, excludedBefore) = (sampled, excluded)
     }
 
     /// Whether the loop has not moved since.

@@ -141,12 +141,21 @@ final class WatchedLoop {
 
     /// - Parameter isNeeded: Whether findings of this look are about the former standstill.
     private func followStandstill(_ look: LoopSample, standsStill: Bool, isNeeded: Bool) {
-        if standstill?.isOf(look.pulse, look.callouts) == true { return }
+        if standstill?.isOf(look.pulse, look.callouts) == true {
+            if stall == nil, !isNeeded { leaveOutScopes(look) }
+            return
+        }
         if standsStill {
             standstill = Standstill(look, threadIDs: loop.threadIDs)
         } else if !isNeeded {
             standstill = nil
         }
+    }
+
+    /// What the thread does in a time that a scope covers is not what stalls the loop after that.
+    private func leaveOutScopes(_ look: LoopSample) {
+        guard case .candidate(let segment) = policy.blocked.state else { return }
+        standstill?.leaveOutScopes(look, excluded: segment.excluded.total, threadIDs: loop.threadIDs)
     }
 
     private func countCallouts(_ look: LoopSample, isOver: Bool) {

@@ -60,6 +60,19 @@ struct SlownessTests {
         #expect(report.durationMaxNs == report.durationNs + (report.excludedNs ?? 0))
     }
 
+    @Test("A stall after a scope, in the same callout, is not blamed on what the scope covers")
+    func blame() throws {
+        let monitor = start { $0.ownCode = OwnCode(modules: ["StallMonitorTests"]) }
+        worker.perform {
+            monitor.expectSlow(for: .seconds(60)) { _ = stallByComputing(1_500) }
+            _ = stallInSleep(800)
+        }
+        #expect(log.wait { !$0.ended.isEmpty })
+        let report = try #require(try end(monitor).reports.first)
+        #expect(report.culprit?.function?.contains("stallInSleep") == true, "\(report)")
+        #expect(report.cause.verdict == .blocked, "\(report)")
+    }
+
     @Test("The length of an ongoing stall in the health does not include the time that a scope covers")
     func health() throws {
         let monitor = start()
