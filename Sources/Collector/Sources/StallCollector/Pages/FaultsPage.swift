@@ -107,7 +107,8 @@ struct FaultsPage {
         let runs = counted(Int64(list.runs), "monitor")
         let watched = list.watchedNs > 0 ? ", which watched \(length(list.watchedNs)) together" : ""
         let isCut = list.faults.count == question.limit
-        return "\(runs) ran between \(moment(question.query.since)) and \(moment(question.query.until)) (UTC)\(watched)."
+        let range = "between \(moment(question.query.since)) and \(moment(question.query.until)) (UTC)"
+        return "\(runs) ran \(range)\(watched)."
             + (isCut ? " Shown are the first \(question.limit)." : "")
             + partialNote(list.isPartial)
     }
