@@ -98,6 +98,12 @@ extension AlertRuleTests {
             ("rules: [{name: a, when: rate}]\nreceivers: []", "a rate has"),
             ("rules: [{name: a, when: rate, stalls: 0}]\nreceivers: []", "a rate has"),
             ("rules: [{name: a, when: silence, after: 5}]\nreceivers: []", "a length is"),
+            (
+                "rules: [{name: a, when: silence, within: 5m}]\nreceivers: []",
+                "rules[1].within: a rule of 'silence' has no such key"
+            ),
+            ("rules: [{name: a, when: rate, stalls: 1, after: 5m}]\nreceivers: []", "rules[1].after: a rule of"),
+            ("rules: [{name: a, when: silence, verdicts: [waiting]}]\nreceivers: []", "rules[1].verdicts: a rule of"),
             ("rules: [{name: a, when: silence, afther: 5m}]\nreceivers: []", "rules[1].afther: there is no such key"),
             ("rules: [{name: a, when: silence}, {name: a, when: silence}]\nreceivers: []", "the same name"),
             ("rules: []\nreceivers: [{exec: [curl]}]", "the whole path"),

@@ -120,7 +120,22 @@ extension AlertRule: Decodable {
         condition = try Self.condition(values)
     }
 
+    /// The keys of a condition, of those that not all have. Another one would be ignored silently.
+    private static func keys(ofCondition name: String) -> Set<Key>? {
+        switch name {
+        case "new-fault", "new-in-release": [.verdicts, .within]
+        case "rate": [.verdicts, .stalls, .blocked, .within]
+        case "silence": [.after]
+        default: nil
+        }
+    }
+
     private static func condition(_ values: KeyedDecodingContainer<Key>) throws -> Condition {
+        let name = try values.decode(String.self, forKey: .when)
+        let some: [Key] = [.verdicts, .within, .after, .stalls, .blocked]
+        if let own = keys(ofCondition: name), let foreign = some.first(where: { values.contains($0) && !own.contains($0) }) {
+            throw values.mistake(foreign, "a rule of '\(name)' has no such key")
+        }
         func length(_ key: Key) throws -> Int64? {
             guard let text = try values.decodeIfPresent(String.self, forKey: key) else { return nil }
             guard let length = DurationText(text), length.nanoseconds > 0 else {
@@ -128,7 +143,7 @@ extension AlertRule: Decodable {
             }
             return min(length.nanoseconds, 31 * Hours.dayNs)
         }
-        switch try values.decode(String.self, forKey: .when) {
+        switch name {
         case "new-fault": return .newFault(withinNs: try length(.within) ?? Hours.hourNs)
         case "new-in-release": return .newInRelease(withinNs: try length(.within) ?? Hours.hourNs)
         case "rate":
