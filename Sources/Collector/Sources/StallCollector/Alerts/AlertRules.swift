@@ -132,8 +132,8 @@ extension AlertRule: Decodable {
 
     private static func condition(_ values: KeyedDecodingContainer<Key>) throws -> Condition {
         let name = try values.decode(String.self, forKey: .when)
-        let some: [Key] = [.verdicts, .within, .after, .stalls, .blocked]
-        if let own = keys(ofCondition: name), let foreign = some.first(where: { values.contains($0) && !own.contains($0) }) {
+        let given = [Key.verdicts, .within, .after, .stalls, .blocked].filter(values.contains)
+        if let own = keys(ofCondition: name), let foreign = given.first(where: { !own.contains($0) }) {
             throw values.mistake(foreign, "a rule of '\(name)' has no such key")
         }
         func length(_ key: Key) throws -> Int64? {
