@@ -238,6 +238,8 @@ struct ManPageTests {
         #expect(show.contains("\\fB\\-\\-index\\fR, \\fB\\-\\-no\\-index\\fR\nRead each report once"))
         let gate = try String(contentsOfFile: fixture.root + "/stall-monitor-gate.1", encoding: .utf8)
         #expect(gate.contains(".SH \"GATE BASELINE RECORD\"\n") && gate.contains("\nExit code 0: recorded."))
+        // The example of one stands in a part of its own, after all texts.
+        #expect(gate.contains("\nA budget file is ./stall\\-budget.yaml, "))
     }
 
     @Test(

@@ -23,7 +23,7 @@ struct GateCommand: ParsableCommand {
                 - name: everything else
                   maxDuration: 500ms
 
-            It is ./stall-budget.yaml, or given by --budget. Each stall is judged by the first budget that matches it. A match may \
+            A budget file is ./stall-budget.yaml, or given by --budget. Each stall is judged by the first budget that matches it. A match may \
             also name a type, verdict and fingerprint. Limits are maxStalls, maxPerHour, maxDuration, maxBlockedPercent, \
             maxTurnP99 and maxTurn; with 'severity: warning' they do not change the exit code, with 'severity: off' nothing is \
             judged. 'allowances' is a list of known faults, each with fingerprint, reason, owner and expires (a day).
