@@ -43,7 +43,8 @@ struct WatchCommand: ParsableCommand {
 
             Requires the same user and ptrace_scope 0, or root, or CAP_SYS_PTRACE; and for breakpoints \
             kernel.perf_event_paranoid of 2 or less, or CAP_PERFMON. With '-- COMMAND', SIGINT, SIGTERM, SIGHUP and SIGQUIT are \
-            passed on to the command, this command exits with its status, and all that it prints goes to standard error. With \
+            passed on to the command, this command exits with its status, and prints everything to standard error, JSON, too: \
+            standard output is the command's. With \
             --follow, what the command leaves running is watched, too, such as a daemon in the background, until it ends or a \
             signal ends this command; the signal is not passed on then. If SIGINT, SIGTERM or SIGHUP came before, this command ends \
             with that one.
