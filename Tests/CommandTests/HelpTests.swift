@@ -114,11 +114,12 @@ struct NoReportsTests {
     }
 
     @Test(
-        "a misspelt command of the gate is wrong usage, and not taken for a directory",
+        "a misspelt command of the gate or of help is wrong usage, and not taken for a directory",
         arguments: [
             (["gate", "jduge", "."], "there is no command 'gate jduge'; did you mean 'gate judge'?"),
             (["gate", "rnu", "--", "true"], "there is no command 'gate rnu'; did you mean 'gate run'?"),
             (["gate", "help"], "there is no command 'gate help'; 'stall-monitor gate --help' lists them"),
+            (["help", "lsit"], "there is no command 'lsit'; did you mean 'list'?"),
             (
                 ["gate", "baseline", "recrod"],
                 "there is no command 'gate baseline recrod'; did you mean 'gate baseline record'?"

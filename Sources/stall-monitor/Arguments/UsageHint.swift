@@ -13,7 +13,8 @@ enum UsageHint {
                 (command, path) = (next, path + [word])
                 continue
             }
-            if path.isEmpty, word == "help" { return nil }
+            // A command follows. If there is none of that name, the parser would print the general help.
+            if path.isEmpty, word == "help" { continue }
             let near = nearestName(to: word, among: children.map { $0._commandName })
             // 'gate DIR' runs the gate's standard command.
             let isArgument = command.configuration.defaultSubcommand != nil && !isMisspelt(word, near)
