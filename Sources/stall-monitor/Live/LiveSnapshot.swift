@@ -111,16 +111,6 @@ extension LiveSnapshot.Row {
         programs = watcher?.watchedService
     }
 
-    /// Of a watcher from outside, the processes that it watches or has watched: the latest four, each with its last program.
-    var targetFacts: [(String, StyledText)] {
-        var seen: Set<Int32> = []
-        let targets = (watcher?.targets ?? []).reversed().filter { seen.insert($0.pid).inserted }
-        var facts = targets.prefix(4).map { ("", "\($0.pid)  \($0.executable ?? "", .dim)" as StyledText) }
-        if targets.count > facts.count { facts.append(("", "… \(targets.count - facts.count) more")) }
-        if !facts.isEmpty { facts[0].0 = "Watches" }
-        return facts
-    }
-
     /// Greater ranks are shown first.
     fileprivate var rank: (Int, Int64) {
         let order: [LiveSnapshot.State] = [.dead, .unknown, .watching, .stalled]

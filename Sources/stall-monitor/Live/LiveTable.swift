@@ -128,6 +128,16 @@ extension LiveSnapshot.Row {
         state == .stalled ? StyledText("stalled", .yellow) : StyledText("watching", .green)
     }
 
+    /// Of a watcher from outside, the processes that it watches or has watched: the latest four, each with its last program.
+    var targetFacts: [(String, StyledText)] {
+        var seen: Set<Int32> = []
+        let targets = (watcher?.targets ?? []).reversed().filter { seen.insert($0.pid).inserted }
+        var facts = targets.prefix(4).map { ("", "\($0.pid)  \($0.executable ?? "", .dim)" as StyledText) }
+        if targets.count > facts.count { facts.append(("", "… \(targets.count - facts.count) more")) }
+        if !facts.isEmpty { facts[0].0 = "Watches" }
+        return facts
+    }
+
     /// Read from the kernel, not from the live record: the monitor of an idle process writes nothing.
     var styledLife: StyledText {
         switch kernelState {
