@@ -126,6 +126,8 @@ struct SampledTime: Sendable {
     private(set) var samples: [StackSample] = []
     /// When to take the next one.
     var pace: SamplePace
+    /// Whether a scope covered time before the latest look.
+    private var wasCovered = false
 
     /// Whether `supply` still has to be read.
     var wantsSupply: Bool { supply == nil }
@@ -154,6 +156,14 @@ struct SampledTime: Sendable {
         samples.append(sample)
     }
 
+    /// Whether this is the first look after a time that a scope has covered: what the threads did until now is not what stalls the loop from now
+    /// on. Call it once per look.
+    mutating func endsScope(_ look: LoopSample) -> Bool {
+        let isCovered = look.excluded.map { [.expectedSlow, .startup].contains($0.reason) } ?? false
+        defer { wasCovered = isCovered }
+        return wasCovered && !isCovered
+    }
+
     /// Passes the samples to the stall.
     mutating func takeSamples() -> [StackSample] { samples.take() }
 }
@@ -167,8 +177,6 @@ struct Standstill: Sendable {
     var sampled: SampledTime
     /// How much of the time before `sampled` does not count.
     private(set) var excludedBefore = Duration.zero
-    /// Whether a scope covered time before the latest look.
-    private var wasCovered = false
     /// Whether the owner of the lock that the thread waits for was found: once is enough.
     var lockIsKnown = false
 
@@ -178,7 +186,7 @@ struct Standstill: Sendable {
         (pulse, callouts, self.sampled) = (look.pulse, look.callouts, sampled)
     }
 
-    /// Begins to sample anew at the first look after a time that a scope has covered.
+    /// Begins to sample anew after a scope: see ``SampledTime/endsScope(_:)``. Call it at each look.
     ///
     /// - Parameter excluded: How much of the standstill does not count so far.
     mutating func leaveOutScopes(
@@ -186,10 +194,8 @@ struct Standstill: Sendable {
         excluded: Duration,
         threadIDs: @autoclosure () -> [Int32]
     ) {
-        let isCovered = look.excluded.map { [.expectedSlow, .startup].contains($0.reason) } ?? false
-        defer { wasCovered = isCovered }
-        guard wasCovered, !isCovered, let sampled = SampledTime(threadIDs: threadIDs(), at: look.time) else { return }
-        (self.sampled, excludedBefore) = (sampled, excluded)
+        guard sampled.endsScope(look), let new = SampledTime(threadIDs: threadIDs(), at: look.time) else { return }
+        (sampled, excludedBefore) = (new, excluded)
     }
 
     /// Whether the loop has not moved since.
@@ -207,7 +213,8 @@ struct Standstill: Sendable {
 struct BusySpan: Sendable {
     /// When the turn, or the first turn of the row, began.
     let key: MonotonicInstant
-    private let busyBefore: Duration
+    private let threadID: Int32
+    private var busyBefore: Duration
     var sampled: SampledTime
 
     private static let sampleLimit = 12
@@ -217,7 +224,15 @@ struct BusySpan: Sendable {
     /// - Parameter busy: How long the turns of the row have taken together so far.
     init?(key: MonotonicInstant, threadID: Int32, at time: MonotonicInstant, busy: Duration) {
         guard let sampled = SampledTime(threadIDs: [threadID], at: time) else { return nil }
-        (self.key, busyBefore, self.sampled) = (key, busy, sampled)
+        (self.key, self.threadID, busyBefore, self.sampled) = (key, threadID, busy, sampled)
+    }
+
+    /// Begins to sample anew after a scope: see ``SampledTime/endsScope(_:)``. Call it at each look.
+    ///
+    /// - Parameter busy: How long the turns of the row have taken together so far.
+    mutating func leaveOutScopes(_ look: LoopSample, busy: Duration) {
+        guard sampled.endsScope(look), let new = SampledTime(threadIDs: [threadID], at: look.time) else { return }
+        (sampled, busyBefore) = (new, busy)
     }
 
     /// The kernel's account since the start, over the time in which the loop was busy.

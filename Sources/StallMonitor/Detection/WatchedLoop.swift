@@ -95,7 +95,7 @@ final class WatchedLoop {
         let isOver = findings.contains(where: \.isOver)
         busyAtEnd = isOver ? busy : nil
         // A stall that is over still has to be reported with this data.
-        if !isOver { followBusySpan(look) }
+        if !isOver { followBusySpan(look, isNeeded: !findings.isEmpty) }
         countCallouts(look, isOver: isOver)
         followStandstill(look, standsStill: standsStill, isNeeded: !findings.isEmpty)
         lastLook = look
@@ -130,10 +130,14 @@ final class WatchedLoop {
         if heartbeat.longTurnCount != nextTurn { (look.turns, nextTurn) = heartbeat.longTurns(from: nextTurn) }
     }
 
-    private func followBusySpan(_ look: LoopSample) {
+    /// - Parameter isNeeded: Whether findings of this look are about the busy span.
+    private func followBusySpan(_ look: LoopSample, isNeeded: Bool) {
         let present = look.busySince.flatMap { look.time - $0 > policy.rule.tick ? $0 : nil }
         guard let key = policy.repeated?.row?.start ?? present else { return busySpan = nil }
-        if busySpan?.key == key { return }
+        if busySpan?.key == key {
+            if stall == nil, !isNeeded { busySpan?.leaveOutScopes(look, busy: policy.busy(at: look.time)) }
+            return
+        }
         busySpan = loop.thread.flatMap {
             BusySpan(key: key, threadID: $0.id, at: look.time, busy: policy.busy(at: look.time))
         }

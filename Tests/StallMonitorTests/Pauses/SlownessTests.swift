@@ -73,6 +73,22 @@ struct SlownessTests {
         #expect(report.cause.verdict == .blocked, "\(report)")
     }
 
+    @Test("The counts of a turn of short callouts are not those of a scope in the same turn")
+    func countsOfTurn() throws {
+        let monitor = start()
+        let mayGoOn = DispatchSemaphore(value: 0)
+        worker.loop.perform { mayGoOn.wait() }
+        // They are added while the loop is busy, so it runs them in one turn.
+        worker.loop.perform { monitor.expectSlow(for: .seconds(60)) { _ = stallByComputing(1_500) } }
+        for _ in 0..<200 { worker.loop.perform { _ = stallInSleep(4) } }
+        mayGoOn.signal()
+        #expect(log.wait { $0.ended.contains { $0.kind == .congested } })
+        monitor.stop()
+        worker.end()
+        let report = try #require(log.ended.first { $0.kind == .congested })
+        #expect(report.cause.evidence.map { $0.windowNs <= report.durationNs } == true, "\(report)")
+    }
+
     @Test("The length of an ongoing stall in the health does not include the time that a scope covers")
     func health() throws {
         let monitor = start()
