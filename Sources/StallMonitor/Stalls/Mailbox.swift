@@ -80,6 +80,11 @@ enum QueueRole: Hashable, Sendable {
     case alone(latestIsEnough: Bool)
     /// It changes what the reader does from now on: it replaces one that is still waiting, and is never dropped.
     case setting
+    /// It ends a state of this name, which a message of another role has begun: it takes the place of one that is still waiting, behind all
+    /// others, and is never dropped. Otherwise the state would last for good.
+    case ends(String)
+    /// Somebody waits for it: it is never dropped.
+    case awaited
 
     enum UpdateKind: Hashable, Sendable { case length, counts }
 }
@@ -91,8 +96,8 @@ enum QueueRole: Hashable, Sendable {
 /// 2. whole stalls that were opened and closed before the reader took any of their messages;
 /// 3. the large parts of messages about stalls that are still open.
 ///
-/// So the bounds can only be exceeded by one opening message for each open stall, and by one setting. The reader never gets an end without
-/// its beginning.
+/// So the bounds can only be exceeded by one opening message for each open stall, one setting, the ends of states, and what somebody waits
+/// for. The reader never gets the end of a stall without its beginning.
 ///
 /// While the watchdog adds messages it looks at nothing else, so no step iterates over the queue: each takes the same short time,
 /// however many loops are watched.
@@ -134,6 +139,8 @@ struct Backlog<Message: QueuedMessage>: Sendable {
     mutating func add(_ message: Message, mayBeDropped: Bool) {
         let entry = Entry(message: message, role: message.role, bytes: message.bytes)
         bytes += entry.bytes
+        // The state may have begun again since the last time that it ended.
+        if case .ends = entry.role, let place = latest[entry.role] { remove(at: place) }
         if let place = latest[entry.role], let earlier = entries[place] {
             bytes -= earlier.bytes
             entries[place] = entry
@@ -170,7 +177,7 @@ struct Backlog<Message: QueuedMessage>: Sendable {
             if opened[number] != nil { whole.add(number) }
         case .updates(let number, _), .adds(let number): opened[number]?.append(place)
         case .alone: if !mayBeDropped { alone.add(place) }
-        case .setting: break
+        case .setting, .ends, .awaited: break
         }
         // Opening messages that were dropped with their stalls leave their places in the list.
         heavy.compact(to: entries)
@@ -257,7 +264,7 @@ private struct NumberQueue: Sendable {
 extension QueueRole {
     fileprivate var latestIsEnough: Bool {
         switch self {
-        case .updates, .alone(latestIsEnough: true), .setting: true
+        case .updates, .alone(latestIsEnough: true), .setting, .ends: true
         default: false
         }
     }

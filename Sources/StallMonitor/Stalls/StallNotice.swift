@@ -71,7 +71,9 @@ extension StallNotice: QueuedMessage {
         case .ended(let number, _, _, _): .closes(number)
         case .checkpoint: .alone(latestIsEnough: true)
         case .adopt: .setting
-        default: .alone(latestIsEnough: false)
+        case .mended(let error): .ends(error.code.name)
+        case .settled: .awaited
+        case .fault, .disarmed: .alone(latestIsEnough: false)
         }
     }
 

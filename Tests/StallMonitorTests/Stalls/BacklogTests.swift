@@ -97,6 +97,26 @@ struct BacklogTests {
         #expect(left == [rules[1]])
     }
 
+    @Test("The end of a fault is not dropped, however many stalls wait, and comes after its latest report")
+    func faultsEnd() {
+        var backlog = Backlog<StallNotice>(capacity: 2, maxBytes: 1 << 20)
+        let errors = [StallMonitorError(.captureUnavailable), StallMonitorError(.detailsMissing)]
+        for error in errors { backlog.add(.mended(error), mayBeDropped: false) }
+        for number in 1...4 { backlog.add(.began(QuietLoop().stall(number)), mayBeDropped: false) }
+        backlog.add(.fault(errors[0]), mayBeDropped: false)
+        backlog.add(.mended(errors[0]), mayBeDropped: false)
+        backlog.add(.settled {}, mayBeDropped: false)
+        backlog.add(.began(QuietLoop().stall(5)), mayBeDropped: false)
+        let left = backlog.takeAll().compactMap { notice in
+            switch notice {
+            case .mended(let error): "mended \(error.code.name)"
+            case .settled: "settled"
+            default: nil as String?
+            }
+        }
+        #expect(left == ["mended \(errors[1].code.name)", "mended \(errors[0].code.name)", "settled"])
+    }
+
     @Test("Ten thousand stalls at once, with a stalled reporter, are one message each")
     func manyLoops() {
         var backlog = Backlog<Message>(capacity: 256, maxBytes: 25_600)
