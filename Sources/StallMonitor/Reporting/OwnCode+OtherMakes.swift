@@ -9,12 +9,14 @@ extension OwnCode {
     /// - the standard libraries that compilers put into the program itself, C++'s `std` and Rust's `core`, and widely used crates
     ///   of Rust, by their names;
     /// - what the source file's path shows to be fetched by a package manager, or to belong to the system;
+    /// - what Python's interpreter only makes a call with;
     /// - the system's libraries, unless the program is in the system's directories, too.
     func isOwnOfAnyMake(_ frame: SymbolicatedFrame, module: LoadedModule?, executable: String) -> Bool {
         if frame.swiftModule != nil { return isOwn(frame, module: module, executable: executable) }
         guard let module else { return frame.symbol.map(Self.isOwnScript) ?? false }
         if Self.isRuntime(module.path) || Self.isOfSystem(module.path) && !Self.isOfSystem(executable) { return false }
         if let file = frame.location?.file, file.hasPrefix("/"), SourceOrigin(file) != .project { return false }
+        if let symbol = frame.symbol, Self.isCallOfPython(symbol, in: module.path) { return false }
         return frame.symbol.map { !Self.isOfLibrary($0) } ?? true
     }
 
@@ -55,6 +57,21 @@ extension OwnCode {
         "libBlocksRuntime", "lib_FoundationICU", "libFoundation", "libFoundationEssentials", "libatomic", "libc",
         "libc++",
         "libc++abi", "libdispatch", "libdl", "libgcc_s", "libm", "libpthread", "libresolv", "librt", "libstdc++",
+    ]
+
+    /// Python's interpreter makes the same call through fewer functions once it was made a few times: these would make two faults of one.
+    private static func isCallOfPython(_ symbol: String, in path: String) -> Bool {
+        let file = fileName(ofPath: path)
+        let isPython = file.hasPrefix("python3") || file.hasPrefix("libpython3")
+        return isPython && callsOfPython.contains(where: symbol.hasPrefix)
+    }
+
+    /// Beginnings of the functions' names, of Python 3.8 to 3.13.
+    private static let callsOfPython = [
+        "cfunction_call", "cfunction_vectorcall", "method_vectorcall", "PyObject_Vectorcall", "PyObject_Call",
+        "_PyObject_Vectorcall", "_PyObject_Call", "_PyObject_FastCall", "_PyObject_MakeTpCall", "PyVectorcall_Call",
+        "_PyVectorcall_Call", "_PyFunction_Vectorcall", "function_code_fastcall", "object_vacall", "do_call_core",
+        "call_function", "trace_call_function", "PyCFunction_Call",
     ]
 
     private static func isOfLibrary(_ symbol: String) -> Bool {

@@ -150,6 +150,20 @@ struct OwnCodeTests {
         #expect(isOwnOfAnyMake("_ZN51_$LT$$RF$shop..Cart$u20$as$u20$core..fmt..Debug$GT$3fmt17h892149de59c8bd89E"))
     }
 
+    @Test("What Python's interpreter only makes a call with is not own: it changes while the same call is made again")
+    func callsOfPython() {
+        let interpreters = ["/opt/python/bin/python3.11", "/opt/python/lib/libpython3.11.so.1.0"]
+        for path in interpreters {
+            for symbol in ["cfunction_vectorcall_O", "PyObject_Vectorcall", "_PyObject_VectorcallTstate"] {
+                #expect(!isOwnOfAnyMake(symbol, path: path), "\(symbol)")
+            }
+            for symbol in ["pysleep", "time_sleep", "_PyEval_EvalFrameDefault", "task_step"] {
+                #expect(isOwnOfAnyMake(symbol, path: path), "\(symbol)")
+            }
+        }
+        #expect(isOwnOfAnyMake("call_function"), "another program's")
+    }
+
     @Test("A script's function is own unless it is the interpreter's or a package's")
     func scripts() {
         func isOwn(_ symbol: String?) -> Bool { isOwnOfAnyMake(symbol, path: nil) }
