@@ -37,8 +37,9 @@ final class Watchdog: Sendable {
             if wasParked {
                 if !semaphore.wait(until: state.recovery) { state.recover() }
                 isParked.store(false, ordering: .sequentiallyConsistent)
-            } else if !semaphore.wait(until: state.nextLook) {
-                // A signal would be for an order, or from a loop that raised its flag just after the flags were read. Neither is a tick.
+            } else if state.nextLook <= .now || !semaphore.wait(until: state.nextLook) {
+                // A signal would be for an order, or from a loop that raised its flag just after the flags were read. Neither is a tick, and
+                // however many there are, none puts off a look that is due.
                 state.look()
             }
         }

@@ -10,7 +10,7 @@ import Testing
 @testable import StallMonitor
 
 /// The process is stopped at some moment of a round.
-extension WatchRoundTests {
+extension WatchdogStateTests {
     @Test("A stop of the process during a look counts towards no stall, and is a pause")
     func stopInALook() {
         let stops = Atomic(false)
