@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import StallReports
 import Testing
 
@@ -79,5 +80,96 @@ struct ExcludedStallTests {
         let fault = ["show", "\(report.fingerprint)", fixture.path]
         #expect(try CommandRun(arguments: fault + ["--fingerprint", "\(report.fingerprint)"]).status == 0)
         #expect(try CommandRun(arguments: fault + ["--fingerprint", "ffff"]).status == 1)
+    }
+}
+
+@Suite("show of a report by itself", .timeLimit(.minutes(5)))
+struct SingleReportTests {
+    private let fixture: ReportsFixture
+    private let report = Sample.report(id: .make())
+    private var file: String { fixture.root + "/other.json" }
+
+    init() throws {
+        fixture = try ReportsFixture()
+        try plant("other.json", report.json())
+    }
+
+    private func plant(_ name: String, _ bytes: [UInt8]) throws {
+        try Data(bytes).write(to: URL(filePath: "\(fixture.root)/\(name)"))
+    }
+
+    /// Runs the command in a shell, in the directory of the files.
+    private func shell(_ words: String) throws -> CommandRun {
+        let command = "cd '\(fixture.root)' && '\(CommandRun.executable.path)' show \(words)"
+        return try CommandRun(tool: "/bin/sh", ["-c", command])
+    }
+
+    @Test("a file of any name, or a link to one, is shown as the same report in its directory is")
+    func anyName() throws {
+        try fixture.store.write(report)
+        let page = try CommandRun("show", "\(report.id)", fixture.path)
+        #expect(page.status == 0 && page.output.contains("\(report.id)"))
+        try plant("abcd", report.json())
+        for link in ["link", "\(ReportFileName(.stall, report.id))"] {
+            try FileManager.default.createSymbolicLink(atPath: "\(fixture.root)/\(link)", withDestinationPath: file)
+        }
+        for name in [file, "\(fixture.root)/abcd", "\(fixture.root)/link"] {
+            #expect(try CommandRun("show", name).output == page.output, "\(name)")
+        }
+        for name in ["other.json", "./link", "./abcd", "./\(ReportFileName(.stall, report.id))"] {
+            let run = try CommandRun("show", name, directory: fixture.root)
+            #expect(run.status == 0 && run.output == page.output, "\(name): \(run.errors)")
+        }
+        let json = try CommandRun("show", file, "--format", "json").output
+        #expect(try StallReport(json: Array(json.utf8)) == report)
+        // It could be part of an id.
+        #expect(try CommandRun("show", "abcd", directory: fixture.root).errors.contains("stall-reports"))
+    }
+
+    @Test("'-' reads standard input, from a file or a pipe, and so does /dev/stdin")
+    func standardInput() throws {
+        let page = try CommandRun("show", file).output
+        for words in ["- < other.json", "/dev/stdin < other.json", "- --no-pager < other.json"] {
+            #expect(try shell(words).output == page, "\(words)")
+        }
+        let pipe = "cat '\(file)' | '\(CommandRun.executable.path)' show -"
+        #expect(try CommandRun(tool: "/bin/sh", ["-c", pipe]).output == page)
+        let empty = try shell("- < /dev/null")
+        #expect(empty.status == 1 && empty.output.isEmpty, "\(empty.output)")
+        #expect(empty.errors.contains("standard input: this is no report: it is empty or cut off"), "\(empty.errors)")
+    }
+
+    @Test("what is no report is one clear error; nothing is waited for")
+    func noReport() throws {
+        var impossible = report
+        impossible.durationNs = -1
+        try plant("impossible", impossible.json())
+        try plant("run", Sample.run().json())
+        try plant("deep", Array(String(repeating: "[", count: 100_000).utf8))
+        try plant("torn", Array("{\"schema\":".utf8))
+        try plant("text", Array("\u{1B}[2Jno report".utf8))
+        try plant("large", [])
+        #expect(unsafe truncate("\(fixture.root)/large", 16 << 20 + 1) == 0)
+        #expect(unsafe mkfifo("\(fixture.root)/pipe", 0o600) == 0)
+        for (name, reason) in [
+            ("impossible", "no report of a stall (a duration is negative)"), ("run", "no report of a stall that"),
+            ("deep", "nested too deep"), ("torn", "empty or cut off"), ("text", "no report of a stall (not JSON)"),
+            ("large", "larger than 16 MiB"), ("pipe", "no regular file"), ("none", "No such file or directory"),
+        ] {
+            let run = try CommandRun("show", "./\(name)", directory: fixture.root)
+            #expect(run.status == 1 && run.output.isEmpty, "\(name): \(run.output)")
+            #expect(run.errors.contains("./\(name): ") && run.errors.contains(reason), "\(run.errors)")
+            #expect(run.errors.split(separator: "\n").count == 1 && !run.errors.commandsTerminal, "\(run.errors)")
+        }
+    }
+
+    @Test("the choosing options apply, and a directory beside it is wrong usage")
+    func options() throws {
+        #expect(try CommandRun("show", file, "--verdict", "waiting").status == 0)
+        let run = try CommandRun("show", file, "--host", "no-such-host")
+        #expect(run.status == 1 && run.errors.contains("does not match the choosing options"), "\(run.errors)")
+        for arguments in [[file, fixture.path], ["-", fixture.path], [file, "--reports", fixture.path]] {
+            #expect(try CommandRun(arguments: ["show"] + arguments).status == 64, "\(arguments)")
+        }
     }
 }

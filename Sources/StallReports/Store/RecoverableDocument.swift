@@ -38,6 +38,18 @@ extension StallReport: RecoverableDocument {
     var isPossible: Bool { [durationNs, durationMinNs ?? 0, durationMaxNs ?? 0].allSatisfy { $0 >= 0 } }
 }
 
+extension StallReport {
+    /// A report that stands in no report directory, such as one that somebody sent: checked, and closed, as one in a directory is. It has no
+    /// live record.
+    ///
+    /// - Throws: Why it is no report, without a path.
+    package init(outsideDirectory json: [UInt8], liveness: ProcessLiveness = ProcessLiveness()) throws(ReportError) {
+        let report = try StallReport(json: json)
+        guard report.isPossible else { throw ReportError(.malformed, detail: "a duration is negative") }
+        self = report.closed(by: liveness) ?? report
+    }
+}
+
 extension RunRecord: RecoverableDocument {
     var liveRun: ULID? { state == .running ? id : nil }
     var isPossible: Bool { watched.allSatisfy { $0.watchedNs >= 0 } }

@@ -16,10 +16,14 @@ struct ShowCommand: ParsableCommand {
               stall-monitor show 01M7YF7P /var/lib/shop/stalls --full
               stall-monitor show 8a0d3d4a --since yesterday --flame
               stall-monitor show ./stall-reports/stall-01M7YF7P000000000000000000.json
+              stall-monitor show ./from-a-colleague.json
               stall-monitor show latest --format json | jq .stacks
+              stall-monitor show - < from-a-colleague.json
 
             An id shows a stall; a fingerprint shows a fault: all its stalls, with their stacks merged. Any unique prefix works, \
-            for fingerprints from four digits on. The choosing options apply to all of them.
+            for fingerprints from four digits on. A report's file may have any name; one whose name could be part of an id is \
+            given with its directory, as in ./abcd. '-' reads one report from standard input. The choosing options apply to all \
+            of them.
 
             Own frames are marked with ▶. Missing functions and lines are looked up as by 'stall-monitor symbolicate', for ten \
             seconds at most; the report file is not changed. The advice is what the report's own evidence makes likely.
@@ -30,7 +34,7 @@ struct ShowCommand: ParsableCommand {
 
     @Argument(
         help: ArgumentHelp(
-            "'latest', 'latest~1' for the one before it, any unique prefix of a stall's id or a fault's fingerprint (four digits or more), or a report's file.",
+            "'latest', 'latest~1' for the one before it, any unique prefix of a stall's id or a fault's fingerprint (four digits or more), a report's file, or '-' for standard input.",
             valueName: "id"
         ),
         completion: Completions.stallsAndFaults
@@ -65,9 +69,9 @@ struct ShowCommand: ParsableCommand {
         }
         try named.map(ReportsArgument.check)
         if flame, format == .json { throw ValidationError("--flame is text; 'export' writes flame graphs to files") }
-        if file != nil {
+        if file != nil || single != nil {
             if named != nil || !reports.given.isEmpty {
-                throw ValidationError("a report's file name contains the directory: do not give another one")
+                throw ValidationError("a report's file, or '-', is read without a directory: do not give one")
             }
         } else if Folder.exists(id) {
             throw ValidationError(
@@ -79,36 +83,43 @@ struct ShowCommand: ParsableCommand {
             )
         } else if StallChoice(id) == nil {
             throw ValidationError(
-                "'\(CommandFailure(id))' is neither 'latest' (or 'latest~1'), nor part of an id or a fingerprint, nor a report's file (stall-….json)"
+                "'\(CommandFailure(id))' is neither 'latest' (or 'latest~1'), nor part of an id or a fingerprint, nor a report's file"
             )
         }
     }
 
     func run() throws {
+        if let single { return try show(included(single.read(), names: nil), repeats: nil) }
         guard let choice = StallChoice(file?.only?.description ?? id) else { throw CommandFailure("no such stall") }
         let place = (file?.directory ?? named).map { [$0] } ?? reports.paths
         let sources = try ReportSources(place, covering: [selection.stalls])
         let catalog = try sources.catalogs()
         switch try choice.pick(from: catalog) {
-        case .latest(let before): try show(latest(in: catalog, before: before), catalog)
-        case .stall(let id): try show(chosen(id, in: catalog), catalog)
+        case .latest(let before): try show(latest(in: catalog, before: before), in: catalog)
+        case .stall(let id): try show(chosen(id, in: catalog), in: catalog)
         case .fault(let fingerprint): try show(fingerprint, catalog)
         }
     }
 
-    /// The report, if a file was given in place of an id.
+    /// Given in place of an id: a report that is read by itself.
+    private var single: SingleReport? { SingleReport(id) }
+
+    /// Given in place of an id: the file of a report in its directory.
     private var file: ReportPlace? {
         let place = ReportPlace(id)
         return place.only == nil ? nil : place
     }
 
-    /// The report with this id. An error if the choosing options exclude it: they would otherwise be ignored silently.
     private func chosen(_ id: ULID, in catalog: Catalogs) throws -> StallReport {
-        let (report, stalls) = (try catalog.report(id), selection.stalls)
-        guard stalls.includes(report, names: catalog.faultNames(for: stalls)) else {
+        try included(catalog.report(id), names: catalog.faultNames(for: selection.stalls))
+    }
+
+    /// The report. An error if the choosing options exclude it: they would otherwise be ignored silently.
+    private func included(_ report: StallReport, names: FaultNames?) throws(CommandFailure) -> StallReport {
+        guard selection.stalls.includes(report, names: names) else {
             throw CommandFailure(
                 """
-                the stall \(id) does not match the choosing options, such as --since or --host, given here or in the file of defaults; \
+                the stall \(report.id) does not match the choosing options, such as --since or --host, given here or in the file of defaults; \
                 without them it is shown
                 """
             )
@@ -116,17 +127,22 @@ struct ShowCommand: ParsableCommand {
         return report
     }
 
-    private func show(_ found: StallReport, _ catalog: Catalogs) throws {
+    private func show(_ found: StallReport, in catalog: Catalogs) throws {
+        // JSON is the report alone.
+        try show(found, repeats: format == .text ? catalog.repeats(of: found) : nil)
+    }
+
+    private func show(_ found: StallReport, repeats: StallReport.Repeats?) throws {
         let (report, problems) = try withNames(found)
         // After the page: its reader is not to begin with files that do not fit.
         defer { for problem in problems { Output.note(problem.description) } }
         guard format == .text else { return try Output.writeJSON(report) }
         let terminal = screen.terminal()
-        var brief = StallBrief(report: report, repeats: catalog.repeats(of: found), style: style(on: terminal))
+        var brief = StallBrief(report: report, repeats: repeats, style: style(on: terminal))
         brief.source = SourceLines.around(report.culprit, writtenAfter: report.startedAt)
         var lines = brief.lines
         if full {
-            var page = StallPage(report: report, repeats: brief.repeats, showsAllFrames: true)
+            var page = StallPage(report: report, repeats: repeats, showsAllFrames: true)
             page.width = terminal.width
             lines += [""] + page.lines.wrapped(to: terminal.width, hanging: 14)
         }
