@@ -8,7 +8,8 @@ extension GateResult {
         let shown = Self.rows(all, sourceRoot)
         if !shown.isEmpty { lines += ["| | what | where |", "|---|---|---|"] + shown + [""] }
         if all.count > shown.count { lines += ["\(all.count - shown.count) more are left out.", ""] }
-        lines += besides(atMost: Self.mostNotes).map { "- \(Markup.markdown($0))" }
+        let notes = stallLines(atMost: Self.mostNotes) + besides(atMost: Self.mostNotes)
+        lines += notes.map { "- \(Markup.markdown($0))" }
         return lines.joined(separator: "\n") + "\n"
     }
 
@@ -27,34 +28,38 @@ extension GateResult {
 
     /// The same as one self-contained HTML file.
     public func html(sourceRoot: String) -> String {
+        """
+        <!DOCTYPE html>
+        <html lang="en">
+        <head>
+        <meta charset="utf-8"/>
+        <title>\(Markup.xml(headline))</title>
+        <style>
+        \(Self.style)
+        </style>
+        </head>
+        <body>
+        <h1>\(Markup.xml(headline))</h1>
+        \((htmlTable(sourceRoot) + htmlList).joined(separator: "\n"))
+        </body>
+        </html>
+
+        """
+    }
+
+    private func htmlTable(_ root: String) -> [String] {
         let rows = remarks.map { remark in
-            let place = remark.placeText(in: sourceRoot)
+            let place = remark.placeText(in: root)
             return
                 "<tr class=\"\(remark.level.rawValue)\"><td>\(Self.word(remark))</td><td>\(Markup.xml(remark.text))</td><td><code>\(Markup.xml(place))</code></td></tr>"
         }
-        return """
-            <!DOCTYPE html>
-            <html lang="en">
-            <head>
-            <meta charset="utf-8"/>
-            <title>\(Markup.xml(headline))</title>
-            <style>
-            \(Self.style)
-            </style>
-            </head>
-            <body>
-            <h1>\(Markup.xml(headline))</h1>
-            <table>
-            <tr><th></th><th>what</th><th>where</th></tr>
-            \(rows.joined(separator: "\n"))
-            </table>
-            <ul>
-            \(besides().map { "<li>\(Markup.xml($0))</li>" }.joined(separator: "\n"))
-            </ul>
-            </body>
-            </html>
+        if rows.isEmpty { return [] }
+        return ["<table>", "<tr><th></th><th>what</th><th>where</th></tr>"] + rows + ["</table>"]
+    }
 
-            """
+    private var htmlList: [String] {
+        let notes = stallLines() + besides()
+        return notes.isEmpty ? [] : ["<ul>"] + notes.map { "<li>\(Markup.xml($0))</li>" } + ["</ul>"]
     }
 
     private static let style = """
@@ -65,6 +70,14 @@ extension GateResult {
         tr.warning td:first-child { color: #a60; }
         @media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd; } }
         """
+
+    /// The stalls that are over a limit for all stalls together, as the text has them: the table's findings have only their sum.
+    ///
+    /// - Parameter most: Of each kind.
+    private func stallLines(atMost most: Int = mostLines) -> [String] {
+        let tooLong = repeats == 1 ? tooLongLines(most: most) : []
+        return tooLong.map { "over budget: \($0)" } + tooManyLines(most: most)
+    }
 
     /// What is said besides the verdict and its reasons.
     ///
@@ -128,7 +141,7 @@ extension GateResult {
         let cases = [
             TestCase(name: "a monitor watched, and its reports are complete", errors: doubts.map(\.description)),
             TestCase(name: "number of stalls", failures: failure(.stallCount).map { [$0] + countedLines } ?? []),
-            TestCase(name: "length of stalls", failures: failure(.stallLength).map { [$0] + tooLongLines } ?? []),
+            TestCase(name: "length of stalls", failures: failure(.stallLength).map { [$0] + tooLongLines() } ?? []),
             TestCase(name: "budgets and baseline", failures: failingFindings.map(\.text)),
             // An error, because servers show its text, but hardly that of a skipped case; and the run has not passed.
             TestCase(name: "what was seen is enough to tell", errors: doubtfulTexts),

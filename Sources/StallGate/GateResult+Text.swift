@@ -18,21 +18,14 @@ extension GateResult {
         lines += cutShort.map { "  cut short: \(Self.cutShortLine($0))" }
         if repeats == 1 {
             if let text = tooMany?.message { lines.append("  over budget: \(text)") }
-            lines += tooLongLines.map { "  over budget: \($0)" }
+            lines += tooLongLines().map { "  over budget: \($0)" }
         }
         let culprits = culprits
         lines += ruleFindings.flatMap { [Self.line($0)] + Self.faultLines($0, culprits) }
         lines += inconclusive.map { "  inconclusive: \($0)" }
         lines += unlimited.map { ["  not judged: \($0.message)"] + Self.faultLines($0.faults, culprits) } ?? []
         lines += notes.map { "  baseline: \($0)" }
-        if hasTooMany {
-            // Computed once: there may be a hundred thousand of them.
-            let shown = Set(tooLong.map(\.id))
-            let shownFaults = Set(tooLongCountedOnly)
-            let others = counted.lazy.filter { !shown.contains($0.id) }
-            lines += self.lines(others).map { "  stall: \($0)" }
-            lines += countedOnly.filter { !shownFaults.contains($0) }.map { "  stalls: \(line($0))" }
-        }
+        lines += tooManyLines().map { "  \($0)" }
         let allowedLines =
             self.lines(allowed, most: Self.mostAllowed)
             + allowedCountedOnly.prefix(Self.mostAllowed).map { line($0) }
@@ -48,7 +41,7 @@ extension GateResult {
     private static let screen = 20
 
     /// The largest number of lines about faults: nobody reads a million lines.
-    private static let mostLines = 10_000
+    static let mostLines = 10_000
     /// Of reasons why it cannot judge: each of a million files may be unreadable.
     private static let mostDoubts = 20
     /// Of allowed faults, which nobody has to mend, and of a finding's.
@@ -97,10 +90,28 @@ extension GateResult {
     }
 
     /// The stalls that lasted too long, a line for each fault.
-    var tooLongLines: [String] {
-        let most = budget.maxDurationNs.map { ", \(DurationText(nanoseconds: $0)) permitted" } ?? ""
-        return lines(tooLong, limitNs: budget.maxDurationNs, ending: most)
-            + tooLongCountedOnly.map { line($0, limitNs: budget.maxDurationNs) + most }
+    ///
+    /// - Parameter most: Of those that have reports, and of those that were only counted.
+    func tooLongLines(most: Int = mostLines) -> [String] {
+        let limit = budget.maxDurationNs.map { ", \(DurationText(nanoseconds: $0)) permitted" } ?? ""
+        let counted = tooLongCountedOnly
+        return lines(tooLong, most: most, limitNs: budget.maxDurationNs, ending: limit)
+            + counted.prefix(most).map { line($0, limitNs: budget.maxDurationNs) + limit }
+            + Self.rest(counted.count - most)
+    }
+
+    /// If there are too many stalls, those that are not among the ones that lasted too long, a line for each fault.
+    ///
+    /// - Parameter most: As for ``tooLongLines(most:)``.
+    func tooManyLines(most: Int = mostLines) -> [String] {
+        guard hasTooMany else { return [] }
+        // Computed once: there may be a hundred thousand of them.
+        let shown = Set(tooLong.map(\.id))
+        let shownFaults = Set(tooLongCountedOnly)
+        let others = counted.lazy.filter { !shown.contains($0.id) }
+        let silent = countedOnly.filter { !shownFaults.contains($0) }
+        let silentLines = silent.prefix(most).map { line($0) } + Self.rest(silent.count - most)
+        return lines(others, most: most).map { "stall: \($0)" } + silentLines.map { "stalls: \($0)" }
     }
 
     /// A line for each fault of the stalls, the longest first, and one that says how many are left out.

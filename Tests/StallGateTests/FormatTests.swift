@@ -142,6 +142,35 @@ struct FormatTests {
         #expect(text.contains("\n\(500 - rows) more are left out.\n"), "\(rows) rows")
     }
 
+    @Test("HTML and Markdown have the lines about stalls that the text has, escaped; without any there is no list")
+    func stallsOfPages() throws {
+        for ms in [400, 612] as [Int64] {
+            let result = result(function: "<f>|", ms: ms)
+            let (markdown, html) = (result.markdown(sourceRoot: "/"), result.html(sourceRoot: "/"))
+            let (word, end) = ms == 400 ? ("stall", "") : ("over budget", ", 500ms permitted")
+            #expect(
+                markdown.contains(
+                    "\n- \(word): 00000000000000000000000005 \(ms)ms in &#60;f&#62;&#124; on main (on&#95;cpu, v1:0123456789abcdef)\(end)\n"
+                ),
+                "\(markdown)"
+            )
+            #expect(
+                html.contains(
+                    "\n<li>\(word): 00000000000000000000000005 \(ms)ms in &lt;f&gt;| on main (on_cpu, v1:0123456789abcdef)\(end)</li>\n</ul>\n"
+                ),
+                "\(html)"
+            )
+            #expect(try Xmllint(html.replacing("<!DOCTYPE html>\n", with: "")).isWellFormed)
+        }
+        let page = Gate.judge(.success(clean), by: Budget(maxStalls: 0)).html(sourceRoot: "/")
+        #expect(!page.contains("<ul>") && !page.contains("<table>") && page.contains("<h1>within budget"), "\(page)")
+        var contents = clean
+        contents.reports = (0..<25).map { Sample.report(fingerprint: String(format: "v1:%016x", $0), ms: 400) }
+        let many = Gate.judge(.success(contents), by: Budget(maxStalls: 0)).markdown(sourceRoot: "/")
+        #expect(many.split(separator: "\n").count { $0.hasPrefix("- stall: ") } == 21)
+        #expect(many.contains("\n- stall: … 5 more faults; "), "\(many)")
+    }
+
     @Test("text: a budget's finding names its faults, three at most; of allowed ones ten are shown")
     func faultsOfBudget() {
         var contents = clean
