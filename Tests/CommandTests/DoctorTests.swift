@@ -90,6 +90,23 @@ struct DoctorTests {
         #expect(stacks?.fix == "Why: stall-monitor show \(ids[1]) \(fixture.path)")
     }
 
+    @Test("code that was generated at run time, such as a script's, does not lack lines: no build would give it any")
+    func generatedCode() throws {
+        let fixture = try ReportsFixture()
+        try fixture.store.prepare()
+        var report = Sample.report(id: .make())
+        report.stacks[0].frames[2].module = nil
+        (report.culprit?.function, report.culprit?.file) = ("handle", "/srv/app.py")
+        try fixture.store.write(report)
+        func lines() -> DoctorFinding? {
+            let facts = DoctorFacts().withDirectory(fixture.path)
+            return Doctor(facts: facts).reports.first { $0.check == "debug_information" }
+        }
+        #expect(lines()?.level == .ok && lines()?.found == "the only report does not lack debug information")
+        try fixture.store.write(Sample.report(id: .make()))
+        #expect(lines()?.found == "1 of the latest 2 reports has no source line")
+    }
+
     @Test("only if every report was read it says so of every file")
     func partlyRead() {
         func files(_ read: Int, of all: Int) -> String? {

@@ -75,7 +75,7 @@ extension StallReport {
     }
 
     /// The frame to which the culprit refers.
-    var culpritFrame: Frame? {
+    package var culpritFrame: Frame? {
         guard let culprit, stacks.indices.contains(culprit.stack) else { return nil }
         let stack = stacks[culprit.stack]
         let frames = culprit.isAwaiting == true ? stack.async?.frames ?? [] : stack.frames

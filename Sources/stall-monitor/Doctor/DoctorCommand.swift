@@ -216,7 +216,7 @@ extension DoctorFacts.DirectoryFacts {
             latestWithoutStack = report.id
         }
         if report.missingNames != nil { withoutNames += 1 }
-        if let culprit = report.culprit, culprit.line == nil { withoutLines += 1 }
+        if let culprit = report.culprit, culprit.line == nil, !report.culpritIsGenerated { withoutLines += 1 }
     }
 
     fileprivate mutating func lookAtFile(_ path: String) {
@@ -232,4 +232,9 @@ extension DoctorFacts.DirectoryFacts {
             freeInodes = disk.f_files > 0 ? UInt64(disk.f_favail) : nil
         }
     }
+}
+
+extension StallReport {
+    /// Whether the culprit was generated at run time, as scripts' functions are: it is in no module, and no build gives it lines.
+    fileprivate var culpritIsGenerated: Bool { culpritFrame.map { $0.module == nil } ?? false }
 }
