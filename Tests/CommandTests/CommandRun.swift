@@ -103,21 +103,28 @@ final class RunningCommand {
     /// On a terminal of its own, without colours: what it shows, including standard error, is the output; what the
     /// test sends is typed.
     ///
-    /// - Parameter settings: print the terminal's settings before and after the run (stty -g); Ctrl-C ends nothing
-    ///   else.
+    /// - Parameters:
+    ///   - settings: print the terminal's settings before and after the run (stty -g); Ctrl-C ends nothing
+    ///     else.
+    ///   - goesOn: The same, in a shell with job control, which lets the command go on after it has been stopped.
     init(
         onTerminal arguments: String...,
         columns: Int = 80,
         lines: Int = 24,
         terminal: String = "xterm",
-        settings: Bool = false
+        settings: Bool = false,
+        goesOn: Bool = false
     ) throws {
         process = CommandRun.process([], environment: ["NO_COLOR": "1", "TERM": terminal])
         process.executableURL = URL(filePath: "/usr/bin/script")
         let size = "stty cols \(columns) rows \(lines); "
         let words = ([CommandRun.executable.path] + arguments).map { "'\($0)'" }.joined(separator: " ")
-        let command = size + (settings ? "trap : INT; stty -g; \(words); echo \"status $?\"; stty -g" : "exec \(words)")
-        process.arguments = ["--quiet", "--flush", "--return", "--command", command, "/dev/null"]
+        var command = "exec \(words)"
+        if settings { command = "trap : INT; stty -g; \(words); echo \"status $?\"; stty -g" }
+        if goesOn {
+            command = "set -m; stty -g; \(words); echo \"status $?\"; stty -g; fg; echo \"status $?\"; stty -g"
+        }
+        process.arguments = ["--quiet", "--flush", "--return", "--command", size + command, "/dev/null"]
         (process.standardInput, process.standardOutput, process.standardError) = (input, output, errors)
         try process.runWithSignals()
     }

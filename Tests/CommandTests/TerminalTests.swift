@@ -113,6 +113,24 @@ struct TerminalTests {
         #expect(try top.output(until: "\r\n") == before)
     }
 
+    @Test("Ctrl-Z stops top, which leaves its screen; when it goes on it draws it again; the terminal is as before")
+    func topStops() throws {
+        let top = try RunningCommand(onTerminal: "top", fixture.path, "--every", "20ms", columns: 100, goesOn: true)
+        let before = try #require(try top.output(until: "\r\n"))
+        #expect(try top.output(until: "1 ongoing stall, 1 process watched") != nil)
+        try top.send("\u{1A}")
+        #expect(try top.output(until: "\u{1B}[?25h\u{1B}[?1049l") != nil)
+        // 128 + SIGTSTP.
+        #expect(try top.output(until: "status 148\r\n") != nil)
+        #expect(try top.output(until: "\r\n") == before)
+        #expect(try top.output(until: "\u{1B}[?1049h\u{1B}[?25l\u{1B}[2J") != nil)
+        #expect(try top.output(until: "1 ongoing stall, 1 process watched") != nil)
+        try top.send("q")
+        #expect(try top.output(until: "\u{1B}[?25h\u{1B}[?1049l") != nil)
+        #expect(try top.output(until: "status 0\r\n") != nil)
+        #expect(try top.output(until: "\r\n") == before)
+    }
+
     @Test("top goes on when its directory is removed: a note says so, until there is one again")
     func topWithoutDirectory() throws {
         let top = try RunningCommand(onTerminal: "top", fixture.path, "--every", "20ms", columns: 160)

@@ -19,6 +19,7 @@ struct KeyTests {
         #expect(keys("\u{1B}[A\u{1B}[B\u{1B}OA\u{1B}OB") == [.up, .down, .up, .down])
         #expect(keys("\u{1B}", "[", "5", "~j") == [.pageUp, .character("j")])
         #expect(keys("\u{1B}[6~\u{1B}[H\u{1B}[4~\r") == [.pageDown, .home, .end, .enter])
+        #expect(keys("a\u{1A}") == [.character("a"), .suspend])
         #expect(keys("\u{1B}") == [.escape] && keys("\u{1B}\u{1B}[A") == [.escape, .up])
         // A key that no screen knows, a letter that is not ASCII, and something that is no sequence.
         #expect(keys("\u{1B}[15~x", "é", "\u{1}") == [.character("x")])

@@ -200,7 +200,7 @@ struct TopState: Hashable {
         case .character("p"), .escape: change(to: .live)
         case .character("s"): sort()
         case .character("q"): isOver = true
-        case .character: break
+        case .character, .suspend: break
         }
     }
 
@@ -217,7 +217,7 @@ struct TopState: Hashable {
         case .character("f"):
             showsFlame.toggle()
             seeksStacks = true
-        case .character: break
+        case .character, .suspend: break
         }
         scroll = max(0, min(scroll, end))
     }

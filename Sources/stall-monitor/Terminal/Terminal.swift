@@ -100,7 +100,7 @@ enum EnvironmentVariable {
 enum RawTerminal {
     private struct State {
         var isEntered = false
-        /// The previous settings. Nil while they are unchanged.
+        /// The settings before it was entered for the first time. Nil until then.
         var settings: termios?
     }
 
@@ -112,17 +112,15 @@ enum RawTerminal {
     private static let enterScreen = "\u{1B}[?1049h\u{1B}[?25l\u{1B}[2J"
     private static let leaveScreen = "\u{1B}[?25h\u{1B}[?1049l"
 
-    /// Ctrl-C remains a signal. Ctrl-Z and Ctrl-\ do nothing, because the shell would get the terminal in raw mode.
+    private static let exitHandler = atexit { RawTerminal.leave() }
+
+    /// Ctrl-C remains a signal. Ctrl-\ does nothing, and Ctrl-Z is a key like others (``suspend()``), because the shell would get the terminal
+    /// in raw mode.
     static func enter() throws(CommandFailure) {
-        atexit { RawTerminal.leave() }
+        _ = exitHandler
         state.withLock { $0.isEntered = true }
         if hasKeys {
-            var settings = termios()
-            guard unsafe tcgetattr(STDIN_FILENO, &settings) == 0 else {
-                throw CommandFailure("the terminal's settings cannot be read: \(ReportError(.io, errorNumber: errno))")
-            }
-            let known = settings
-            state.withLock { $0.settings = known }
+            var settings = try previousSettings()
             settings.c_lflag &= ~tcflag_t(ICANON | ECHO)
             unsafe withUnsafeMutableBytes(of: &settings.c_cc) { keys in
                 // 0 disables the key (_POSIX_VDISABLE on Linux).
@@ -135,10 +133,36 @@ enum RawTerminal {
         try Output.write(enterScreen)
     }
 
+    private static func previousSettings() throws(CommandFailure) -> termios {
+        if let known = state.withLock({ $0.settings }) { return known }
+        var settings = termios()
+        guard unsafe tcgetattr(STDIN_FILENO, &settings) == 0 else {
+            throw CommandFailure("the terminal's settings cannot be read: \(ReportError(.io, errorNumber: errno))")
+        }
+        let known = settings
+        state.withLock { $0.settings = known }
+        return known
+    }
+
+    /// Does what the terminal does at Ctrl-Z: stops this process and the others of its group, such as the script that runs it. Returns when it
+    /// goes on, with the screen entered again. On the main thread only: libdispatch's threads block the signal.
+    ///
+    /// Where no shell could let it go on, the system does not stop it (setpgid(2), orphaned process groups).
+    static func suspend() throws(CommandFailure) {
+        leave()
+        // Ignored here: this process would stop in kill(2), and again behind it.
+        let before = signal(SIGTSTP, SIG_IGN)
+        kill(0, SIGTSTP)
+        signal(SIGTSTP, before)
+        // For this thread itself, so that nothing is written to the shell's terminal before the stop.
+        raise(SIGTSTP)
+        try enter()
+    }
+
     /// Restores the terminal. A second call does nothing.
     static func leave() {
         let known = state.withLock { state in
-            defer { state = State() }
+            defer { state.isEntered = false }
             return state
         }
         guard known.isEntered else { return }
@@ -162,6 +186,8 @@ enum RawTerminal {
 /// A key that this command's screens use.
 enum KeyPress: Hashable {
     case up, down, pageUp, pageDown, home, end, enter, escape
+    /// Ctrl-Z.
+    case suspend
     case character(Character)
 }
 
@@ -222,6 +248,7 @@ struct KeyDecoder {
         switch byte {
         case 0x0D, 0x0A: .enter
         case 0x7F, 0x08: .escape
+        case 0x1A: .suspend
         case 0x20...0x7E: .character(Character(Unicode.Scalar(byte)))
         default: nil
         }

@@ -21,6 +21,7 @@ struct TopCommand: ParsableCommand {
               s               sort by the next column
               f on a page     stacks as a flame graph, and back
               q, Escape       back; from the tables q quits
+              Ctrl-Z          stops it; the shell's fg continues it
 
             On a terminal the screen is refreshed until you quit; elsewhere, with --once and as JSON it is shown once. STALLS \
             counts ongoing stalls; l shows those that have ended, too. ALIVE is the process's state in the kernel now. A dead \
@@ -107,7 +108,9 @@ struct TopRun {
             guard isPressed else { continue }
             // The terminal has gone.
             guard let bytes = RawTerminal.read() else { return SIGHUP }
-            press(decoder.take(bytes))
+            let keys = decoder.take(bytes)
+            press(keys)
+            if keys.contains(.suspend) { try RawTerminal.suspend() }
         }
         return nil
     }
