@@ -237,6 +237,43 @@ struct TopStateTests {
         #expect(sorted?.map(\.durationNs) == [4_000_000_000, 2_000_000_000, 1_000_000_000])
     }
 
+    @Test("a page names the command that shows all of it: of a stall with its id, of a fault with its fingerprint")
+    func hints() throws {
+        let fixture = try ReportsFixture()
+        var report = Sample.report()
+        // Library calls below another one, which the fault's tree folds.
+        report.stacks[0].frames.insert(
+            contentsOf: (1...3).map { number in
+                var frame = report.stacks[0].frames[4]
+                frame.function = "library\(number)"
+                return frame
+            },
+            at: 4
+        )
+        try fixture.store.write(report)
+        let reader = try TopReader()
+        for (page, name) in [(TopState.Row.stall(report.id), "ID"), (.fault(report.fingerprint), "FINGERPRINT")] {
+            reader.look(
+                .init(
+                    paths: [fixture.path],
+                    selection: .everything,
+                    view: .live,
+                    order: .total,
+                    stallOrder: .started,
+                    page: page,
+                    style: PageStyle()
+                )
+            )
+            var content = try reader.take()
+            try waitUntil {
+                content = try content ?? reader.take()
+                return content != nil
+            }
+            let text = (content?.page ?? []).map(\.plain).joined(separator: "\n")
+            #expect(text.contains("'stall-monitor show \(name) --full' shows "), "\(text)")
+        }
+    }
+
     @Test("a file that cannot be read is named, in each refresh and once", arguments: [TopState.View.stalls, .faults])
     func unreadable(view: TopState.View) throws {
         let fixture = try ReportsFixture()

@@ -136,7 +136,6 @@ struct TopRun {
                 style: PageStyle(
                     showsFlame: state.showsFlame,
                     hasColours: terminal.hasColours,
-                    fullHint: "'stall-monitor show ID --full'",
                     width: terminal.width ?? 80
                 )
             )

@@ -185,7 +185,8 @@ struct TopPage {
         let catalogs = try sources.catalogs()
         do throws(ReportError) {
             let report = try catalogs.report(id)
-            var brief = StallBrief(report: report, repeats: catalogs.repeats(of: report), style: request.style)
+            let style = style(pointingTo: "ID")
+            var brief = StallBrief(report: report, repeats: catalogs.repeats(of: report), style: style)
             brief.source = SourceLines.around(report.culprit, writtenAfter: report.startedAt)
             return brief.lines
         } catch {
@@ -202,9 +203,16 @@ struct TopPage {
         guard let fault = survey.faults(by: request.order).first else { return ["The fault has no stalls any more."] }
         evidence.read { try? catalogs.report($0) }
         let ids = ShortIDs(catalogs.stalls, elides: true)
-        var page = FaultPage(fault: fault, evidence: evidence, ids: ids, style: request.style)
+        var page = FaultPage(fault: fault, evidence: evidence, ids: ids, style: style(pointingTo: "FINGERPRINT"))
         page.source = SourceLines.around(evidence.latest?.culprit, writtenAfter: evidence.latest?.startedAt)
         return page.lines
+    }
+
+    /// - Parameter name: What 'show' takes for this page.
+    private func style(pointingTo name: String) -> PageStyle {
+        var style = request.style
+        style.fullHint = "'stall-monitor show \(name) --full'"
+        return style
     }
 
     /// A process's live record and its ongoing stalls.
