@@ -2,7 +2,8 @@ import Glibc
 
 /// Why reports could not be written, read or followed.
 ///
-/// The text says what to do next. It never quotes a report: a file's contents may be hostile or private.
+/// The text says what to do next. It never quotes a report: a file's contents may be hostile or private. Only the name of a file's schema is
+/// in it, made visible and cut.
 public struct ReportError: Error, Hashable, Sendable {
     /// For programs. The other properties are for users.
     public let code: Code
@@ -96,7 +97,7 @@ extension ReportError.Code {
         "too_deep",
         "the file's JSON is nested deeper than any report of ours; find out who wrote it, and remove it"
     )
-    /// The file's `schema` is not the one that this version reads; `detail` gives the expected one.
+    /// The file's `schema` is not the one that this version reads; `detail` gives it, and the expected one.
     public static let unsupportedSchema = Self(
         "unsupported_schema",
         "the file was written for another schema than this version reads; read it with the version that wrote it"

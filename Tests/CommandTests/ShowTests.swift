@@ -152,7 +152,7 @@ struct SingleReportTests {
         #expect(unsafe truncate("\(fixture.root)/large", 16 << 20 + 1) == 0)
         #expect(unsafe mkfifo("\(fixture.root)/pipe", 0o600) == 0)
         for (name, reason) in [
-            ("impossible", "no report of a stall (a duration is negative)"), ("run", "no report of a stall that"),
+            ("impossible", "no report of a stall (a duration is negative)"), ("run", "(its schema is 'stall-run/1', "),
             ("deep", "nested too deep"), ("torn", "empty or cut off"), ("text", "no report of a stall (not JSON)"),
             ("large", "larger than 16 MiB"), ("pipe", "no regular file"), ("none", "No such file or directory"),
         ] {

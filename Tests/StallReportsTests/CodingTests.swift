@@ -42,12 +42,17 @@ struct CodingTests {
     @Test("a document of another schema is refused")
     func refusesOtherSchema() throws {
         let bytes = try edited("stall-report/1", "stall-report/2")
-        #expect(throws: ReportError(.unsupportedSchema, detail: "expected stall-report/1")) {
-            try StallReport(json: bytes)
-        }
-        #expect(throws: ReportError(.unsupportedSchema, detail: "expected stall-run/1")) {
+        let detail = "its schema is 'stall-report/2', expected stall-report/1"
+        #expect(throws: ReportError(.unsupportedSchema, detail: detail)) { try StallReport(json: bytes) }
+        let other = "its schema is 'stall-report/1', expected stall-run/1"
+        #expect(throws: ReportError(.unsupportedSchema, detail: other)) {
             try RunRecord(json: Sample.recovered().json())
         }
+        // Its name may be hostile.
+        let hostile = try edited("stall-report/1", #"\u001b[2J"# + String(repeating: "x", count: 1000))
+        let error = #expect(throws: ReportError.self) { try StallReport(json: hostile) }
+        let name = #"\u{1B}[2Jxxx"#
+        #expect(error?.detail?.hasPrefix("its schema is '\(name)") == true && error?.description.count ?? 999 < 300)
     }
 
     @Test("every truncation of a report is torn, never half a report")

@@ -12,8 +12,11 @@ public enum ReportJSON {
         try checkShape(of: bytes)
         do {
             let document = JSONDecoding(try ParsedJSON(bytes))
-            guard reads(try SchemaOnly(from: document).schema, as: schema) else {
-                throw ReportError(.unsupportedSchema, detail: "expected \(schema)")
+            let found = try SchemaOnly(from: document).schema
+            guard reads(found, as: schema) else {
+                // The only text of a document in an error: without it one would not know which version, or which other command, reads it.
+                let name = VisibleText.of(found, limit: 60)
+                throw ReportError(.unsupportedSchema, detail: "its schema is '\(name)', expected \(schema)")
             }
             return try Value(from: document)
         } catch let error as ReportError {
