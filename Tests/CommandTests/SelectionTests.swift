@@ -233,6 +233,8 @@ struct SelectionTests {
         let now = try #require(Timestamp(rfc3339: "2026-03-01T12:30:00Z"))
         func at(_ text: String) -> String? { Moment(text, now: now)?.timestamp.toSeconds }
         #expect(at("2h") == "2026-03-01T10:30:00Z" && at("2h ago") == at("2h") && at("-2h") == at("2h"))
+        for text in ["2 hours ago", "120 minutes ago", "7200 Seconds ago"] { #expect(at(text) == at("2h"), "\(text)") }
+        #expect(at("1 day ago") == "2026-02-28T12:30:00Z" && at("2 weeks ago") == "2026-02-15T12:30:00Z")
         #expect(at("now") == "2026-03-01T12:30:00Z" && at("today") == "2026-03-01T00:00:00Z")
         #expect(at("yesterday") == "2026-02-28T00:00:00Z" && at("Yesterday 08:15") == "2026-02-28T08:15:00Z")
         #expect(at("08:15") == "2026-03-01T08:15:00Z" && at("08:15:07") == "2026-03-01T08:15:07Z")
@@ -251,6 +253,7 @@ struct SelectionTests {
         #expect(try end("2h", after: "1h") == "2026-03-01T10:30:00Z")
         let wrong = [
             "", " ", "ago", "foo", "2026-13-01", "25:00", ":00", "2026-02-03 x", "yesterday yesterday", "-", "1 2 3",
+            "2 days", "2 months ago", "days ago", "-2 days ago", "2  ago", "2h hours ago", "99999999999 weeks ago",
         ]
         for text in wrong { #expect(at(text) == nil, "\(text)") }
     }

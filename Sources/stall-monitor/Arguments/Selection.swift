@@ -7,7 +7,7 @@ struct Selection: ParsableArguments {
     @Option(
         parsing: .unconditional,
         help: ArgumentHelp(
-            "Stalls still open or ended since: 10m, 2h, yesterday, 14:00, 2026-11-22, '2026-11-22 14:00', or RFC 3339.",
+            "Stalls still open or ended since: 10m, 2h, '2 days ago', yesterday, 14:00, 2026-11-22, '2026-11-22 14:00', or RFC 3339.",
             valueName: "time"
         ),
         transform: Self.moment
@@ -140,7 +140,7 @@ struct Selection: ParsableArguments {
     @Sendable private static func moment(_ text: String) throws -> Moment {
         guard let moment = Moment(text) else {
             throw ValidationError(
-                "give an age (10m, 2h), a day, a time, 'yesterday', or RFC 3339"
+                "give an age (10m, 2h, '2 days ago'), a day, a time, 'yesterday', or RFC 3339"
             )
         }
         return moment

@@ -96,7 +96,7 @@ extension Timestamp {
     }
 }
 
-/// A time as an operator writes it, in the zone of ``ShownTime``: `2h` or `2h ago`, `yesterday`, `today 14:00`, `14:00`, `2026-11-22`, `2026-11-22 14:00:05`, RFC 3339.
+/// A time as an operator writes it, in the zone of ``ShownTime``: `2h`, `2h ago` or `2 hours ago`, `yesterday`, `today 14:00`, `14:00`, `2026-11-22`, `2026-11-22 14:00:05`, RFC 3339.
 struct Moment: Hashable {
     private let text: String
     private let now: Timestamp
@@ -125,11 +125,26 @@ struct Moment: Hashable {
         return text.lowercased() == "now" ? now : dayAndTime(text, now, isEnd)
     }
 
-    /// `2h`, `2h ago`, and `-2h` as in journalctl.
+    /// `2h`, `2h ago`, `2 hours ago`, and `-2h` as in journalctl.
     private static func length(_ text: String) -> DurationText? {
-        var text = text[...]
-        if text.hasSuffix(" ago") { text = text.dropLast(4) } else if text.hasPrefix("-") { text = text.dropFirst() }
-        return DurationText(String(text))
+        guard text.hasSuffix(" ago") else { return DurationText(text.hasPrefix("-") ? String(text.dropFirst()) : text) }
+        let words = text.dropLast(4).split(separator: " ")
+        return words.count == 2 ? length(words[0], words[1]) : DurationText(String(text.dropLast(4)))
+    }
+
+    /// Longer units are of no certain length.
+    private static let units: [(name: String, seconds: Int64)] = [
+        ("second", 1), ("minute", 60), ("hour", 3600), ("day", 86_400), ("week", 604_800),
+    ]
+
+    /// `2 hours`, `1 week`
+    private static func length(_ number: Substring, _ unit: Substring) -> DurationText? {
+        let name = unit.lowercased()
+        guard let unit = units.first(where: { name == $0.name || name == $0.name + "s" }),
+            number.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }), let count = Int64(number)
+        else { return nil }
+        let (length, isTooLong) = count.multipliedReportingOverflow(by: unit.seconds * 1_000_000_000)
+        return isTooLong ? nil : DurationText(nanoseconds: length)
     }
 
     private static func dayAndTime(_ text: String, _ now: Timestamp, _ isEnd: Bool) -> Timestamp? {
