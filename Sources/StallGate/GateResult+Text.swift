@@ -143,11 +143,11 @@ extension GateResult {
         return FaultTable(known.map { ($0.fingerprint, $0) }, names) { $0.culpritName == nil ? $1 : $0 }
     }
 
-    /// The function that stalled, for display.
+    /// The function that stalled, or why there is no stack, in the words of lists.
     ///
     /// - Parameter stall: A report of the fault. Nil: only counts of it are left.
     static func culprit(_ stall: StallOutline?) -> String {
-        stall.map { VisibleText.of($0.culpritName ?? "unknown code", limit: 160) } ?? "code that no report here names"
+        stall.map { VisibleText.of($0.culpritText, limit: 160) } ?? "code that no report here names"
     }
 
     /// Where the stalls of a finding are, the worst first. The message of a comparison names its function itself.

@@ -42,6 +42,26 @@ struct FormatTests {
         }
     }
 
+    @Test("text: without a stack it says why, in the words of lists; without a name, too, that the code is unknown")
+    func withoutStack() {
+        var contents = clean
+        let late = "the thread did not stop in time"
+        let cases: [(String?, String)] = [
+            ("not_stopped: \(late): look at the load", "no stack: \(late)"), (nil, "unknown code"),
+        ]
+        for (error, text) in cases {
+            var report = Sample.report(id: Self.id)
+            report.culprit = nil
+            report.stacks = [
+                .init(thread: report.thread, capturedAt: report.startedAt, complete: false, error: error)
+            ]
+            contents.reports = [report]
+            let page = Gate.judge(.success(contents), by: Budget(maxStalls: 0)).text
+            #expect(page.contains(" 612ms in \(text) on main ("), "\(page)")
+            #expect(StallOutline(report).culpritText == text)
+        }
+    }
+
     @Test("JSON has the same findings")
     func json() throws {
         let value = try JSONSerialization.jsonObject(with: Data(result(torn: true).json())) as? [String: Any]

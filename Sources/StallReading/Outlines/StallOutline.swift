@@ -129,7 +129,7 @@ extension StallOutline {
     public var culpritText: String {
         if let name = culpritName { return name }
         if let reason = stackError { return "no stack: \(Self.problem(reason))" }
-        return "unknown"
+        return "unknown code"
     }
 
     /// What is wrong, of the text of a `CaptureError`: a code, what is wrong, and what to do about it. In a column of names the code and the
