@@ -39,6 +39,12 @@ struct HelpTests {
         #expect(list.count > 4 && list.allSatisfy { $0.hasPrefix("  ") }, "\(list)")
     }
 
+    @Test("no line ends with a blank", arguments: subcommands)
+    func blanks(_ subcommand: String) throws {
+        let lines = try help(subcommand).filter { $0.hasSuffix(" ") }
+        #expect(lines.isEmpty, "\(lines)")
+    }
+
     @Test("values are named by what they are, as in --max-turn <length>, not by their option", arguments: subcommands)
     func valueNames(_ subcommand: String) throws {
         let text = try help(subcommand).joined(separator: "\n")

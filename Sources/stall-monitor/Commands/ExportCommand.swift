@@ -36,7 +36,9 @@ struct ExportCommand: ParsableCommand {
     /// The format's name and summary, for a terminal of 80 columns: a longer line would be continued at the margin.
     private static func line(_ format: ExportFormat) -> String {
         let name = StyledText("  \(format.rawValue)").padded(to: 16)
-        return (name + StyledText(format.summary)).wrapped(to: 79, hanging: 16).map(\.plain).joined(separator: "\n")
+        let lines = (name + StyledText(format.summary)).wrapped(to: 79, hanging: 16).map(\.plain)
+        // A wrapped line ends with the blank at which it was broken.
+        return lines.joined(separator: "\n").replacing(" \n", with: "\n")
     }
 
     func validate() throws {
