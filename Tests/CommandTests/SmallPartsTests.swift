@@ -17,6 +17,18 @@ struct TextTableTests {
         #expect(lines(5) == ["A   …", "aaaa…"])
     }
 
+    @Test("a very wide column is cut before a narrow one, though that may be cut to less, and is of lower rank")
+    func wide() {
+        var table = TextTable([.init(title: "LABEL", minimum: 5, rank: 1), .init(title: "CULPRIT", minimum: 20)])
+        let (label, culprit) = (String(repeating: "l", count: 20), String(repeating: "c", count: 102))
+        table.append([StyledText(label), StyledText(culprit)])
+        func row(_ width: Int) -> String { table.lines(width: width)[1].plain }
+        #expect(row(124) == "\(label)  \(culprit)")
+        #expect(row(100) == "\(label)  \(culprit.prefix(77))…")
+        #expect(row(60) == "\(label.prefix(9))…  \(culprit.prefix(47))…")
+        #expect(row(40) == "\(label.prefix(4))…  \(culprit.prefix(32))…")
+    }
+
     @Test("a column without a value is left out first, then those of low rank")
     func leavesOut() {
         var table = TextTable([.init(title: "A"), .init(title: "B", rank: 1), .init(title: "C", rank: 2)])

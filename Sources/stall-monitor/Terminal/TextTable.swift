@@ -70,7 +70,12 @@ struct TableLayout {
         return line.truncated(to: limit ?? .max)
     }
 
-    /// Leaves out needless columns, and others until the rest fits at minimum width. Then shrinks columns as needed, those of low rank first.
+    /// The width to which a column is shrunk before any other: a loop's name of twelve characters must not be cut beside a culprit that is
+    /// several times as long, whatever their ranks.
+    private static let wide = 48
+
+    /// Leaves out needless columns, and others until the rest fits at minimum width. Then shrinks columns as needed: very wide ones, then those
+    /// of low rank first.
     private static func shrunk(
         _ widths: [Int],
         _ columns: [TextTable.Column],
@@ -87,11 +92,12 @@ struct TableLayout {
             if !isNeedless, surplus(narrowest, limit) <= 0 { continue }
             widths[index] = nil
         }
-        for index in order {
+        let widestFirst = columns.indices.sorted { (widths[$0] ?? 0, $1) > (widths[$1] ?? 0, $0) }
+        for (index, least) in widestFirst.map({ ($0, wide) }) + order.map({ ($0, 0) }) {
             let surplus = surplus(widths, limit)
-            guard surplus > 0, let width = widths[index], let minimum = columns[index].minimum, width > minimum else {
-                continue
-            }
+            guard surplus > 0, let width = widths[index], let minimum = columns[index].minimum.map({ max($0, least) }),
+                width > minimum
+            else { continue }
             widths[index] = width - min(surplus, width - minimum)
         }
         return widths
