@@ -96,7 +96,8 @@ struct DoctorTests {
         try fixture.store.prepare()
         var report = Sample.report(id: .make())
         report.stacks[0].frames[2].module = nil
-        (report.culprit?.function, report.culprit?.file) = ("handle", "/srv/app.py")
+        report.culprit?.function = "handle"
+        report.culprit?.file = "/srv/app.py"
         try fixture.store.write(report)
         func lines() -> DoctorFinding? {
             let facts = DoctorFacts().withDirectory(fixture.path)
