@@ -151,8 +151,8 @@ struct AccessMiddleware: RouterMiddleware {
 
     /// Only browsers ask the user for a password.
     private static func challenge(_ request: Request) -> String {
-        let isBrowser = request.headers[.accept]?.contains("text/html") ?? false
-        return isBrowser ? "Basic realm=\"stall-collector\", charset=\"UTF-8\"" : "Bearer realm=\"stall-collector\""
+        request.asksForPage
+            ? "Basic realm=\"stall-collector\", charset=\"UTF-8\"" : "Bearer realm=\"stall-collector\""
     }
 
     private static func token(of request: Request) -> [UInt8]? {

@@ -35,7 +35,7 @@ enum JSONAnswer {
     }
 }
 
-/// Why a request fails: `{"message":"…"}`, with a status that says who has to act.
+/// Why a request fails, with a status that says who has to act: `{"message":"…"}`, or an ``ErrorPage`` for a browser.
 struct Refusal: HTTPResponseError, CustomStringConvertible {
     let status: HTTPResponse.Status
     let description: String
@@ -48,8 +48,12 @@ struct Refusal: HTTPResponseError, CustomStringConvertible {
     private struct Message: Encodable { var message: String }
 
     func response(from request: Request, context: some RequestContext) throws -> Response {
-        var response = try JSONAnswer.make(Message(message: description), status: status)
+        var response =
+            try request.asksForPage
+            ? PageRoutes.page("error", ErrorPage(self), status: status)
+            : JSONAnswer.make(Message(message: description), status: status)
         response.headers.append(contentsOf: headers)
+        response.headers[.vary] = "Accept"
         // The rest of the body is not read. ``ConnectionGuard`` closes the connection after the answer.
         if status.kind == .clientError { response.headers[.connection] = "close" }
         return response

@@ -116,11 +116,12 @@ struct PageRoutes {
         return try await TimelinePage(question, choices, stalls)
     }
 
-    static func page(_ template: String, _ content: Any) -> Response {
+    static func page(_ template: String, _ content: Any, status: HTTPResponse.Status = .ok) -> Response {
         let text = Templates.library.render(content, withTemplate: template) ?? ""
         return JSONAnswer.bytes(
             Array(text.utf8),
             type: "text/html; charset=utf-8",
+            status: status,
             headers: [.cacheControl: "no-store"]
         )
     }

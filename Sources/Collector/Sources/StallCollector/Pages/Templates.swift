@@ -19,6 +19,7 @@ enum Templates {
         for (name, text) in [
             ("layout", layout), ("faults", faults), ("fault", fault), ("report", report), ("flame", flame),
             ("live", live), ("compare", compare), ("timeline", timeline), ("sides", sides),
+            ("error", error),
         ] {
             if let template = try? MustacheTemplate(string: text) { library.register(template, named: name) }
         }
@@ -221,6 +222,16 @@ enum Templates {
         {{{markup}}}
         {{/content}}{{$scripts}}<script type="application/json" id="data">{{{data}}}</script>
         <script src="/assets/flame.js"></script>{{/scripts}}{{/layout}}
+        """
+
+    private static let error = """
+        {{<layout}}{{$content}}
+        <h1>{{title}}</h1>
+        <p>{{reason}}</p>
+        <p>{{advice}}</p>
+        <p><a href="/">Back to the faults</a></p>
+        <p class="soft">HTTP status {{code}}</p>
+        {{/content}}{{/layout}}
         """
 
     static let icon = """
