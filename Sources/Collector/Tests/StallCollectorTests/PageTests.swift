@@ -88,6 +88,12 @@ struct PageTests {
             try await Client.withServer(store, CollectorOptions()) { client in
                 #expect(try await Self.text(client, "/?limit=1").contains("Shown are the first 1."))
                 #expect(try await !Self.text(client, "/?limit=3").contains("Shown are the first"))
+                // As many as there are: these are all.
+                #expect(try await !Self.text(client, "/?limit=2").contains("Shown are the first"))
+                for limit in 1...2 {
+                    let page = try await Self.text(client, "/?limit=\(limit)")
+                    #expect(page.components(separatedBy: "<td><a href=\"/faults/").count - 1 == limit, "\(page)")
+                }
                 let fault = "/faults/\(reports[0].fingerprint.rawValue)"
                 #expect(try await Self.text(client, fault).contains(", since 20"))
                 let ended = try await Self.text(client, fault + "?until=0s")

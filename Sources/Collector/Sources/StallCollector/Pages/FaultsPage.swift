@@ -69,6 +69,7 @@ struct FaultsPage {
         var link: String?
     }
 
+    /// - Parameter list: One fault more than the page shows, if there are more.
     init(_ question: QuestionText, _ list: FaultList, _ choices: Choices, _ alerts: [Alert]) {
         let query = question.query
         team = query.team
@@ -100,13 +101,13 @@ struct FaultsPage {
         nothing = hasRows ? nil : list.runs > 0 ? "No stalls." : "No stalls, and no monitor that ran: nobody looked."
         let links = PageLinks(question: question)
         flame = links.flame(nil)
-        rows = list.faults.map { Row($0, links) }
+        rows = list.faults.prefix(question.limit).map { Row($0, links) }
     }
 
     private static func summary(_ question: QuestionText, _ list: FaultList) -> String {
         let runs = counted(Int64(list.runs), "monitor")
         let watched = list.watchedNs > 0 ? ", which watched \(length(list.watchedNs)) together" : ""
-        let isCut = list.faults.count == question.limit
+        let isCut = list.faults.count > question.limit
         let range = "between \(moment(question.query.since)) and \(moment(question.query.until)) (UTC)"
         return "\(runs) ran \(range)\(watched)."
             + (isCut ? " Shown are the first \(question.limit)." : "")

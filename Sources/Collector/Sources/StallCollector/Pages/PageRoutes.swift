@@ -42,7 +42,8 @@ struct PageRoutes {
     }
 
     private func faults(_ question: QuestionText) async throws -> FaultsPage {
-        async let list = store.faults(question.query, by: question.order, limit: question.limit)
+        // One more than the page shows, which then knows whether these are all.
+        async let list = store.faults(question.query, by: question.order, limit: question.limit + 1)
         async let choices = store.choices(question.query)
         async let alerts = store.alerts()
         // The part of the store that does not answer may have the alerts.
