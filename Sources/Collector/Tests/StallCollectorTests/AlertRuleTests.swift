@@ -147,7 +147,8 @@ struct AlertRuleTests: AlertFixture {
         try await Client.withServer(store, CollectorOptions()) { client in
             try await client.execute(uri: "/", method: .get) {
                 let text = String(decoding: $0.body, as: UTF8.self)
-                #expect(text.contains(">and 4 more alerts</a>"), "\(text)")
+                #expect(text.contains("<h2>24 alerts</h2>"), "\(text)")
+                #expect(text.contains("<details><summary>21 more alerts</summary>"), "\(text)")
                 #expect(
                     text.contains("\">new: &lt;b&gt;</a>") && text.contains("\(fault.rawValue.suffix(16))?since="),
                     "\(text)"

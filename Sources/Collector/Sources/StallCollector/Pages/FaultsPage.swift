@@ -13,9 +13,8 @@ struct FaultsPage {
     let order: [Option]
     let text: String
     let summary: String
-    let alerts: [AlertRow]
-    /// How many more alerts there are. Nil if there are none.
-    let moreAlerts: String?
+    /// Nil without alerts.
+    let alerts: AlertList?
     /// The flame graph of what is shown.
     let flame: String
     /// Why there are no faults.
@@ -67,21 +66,53 @@ struct FaultsPage {
         var since: String
         /// The link to the alert's fault. Nil if the alert is about something else.
         var link: String?
+
+        init(_ alert: Alert) {
+            (text, since) = ("\(alert.rule): \(alert.text)", moment(alert.beganAt))
+            link = AlertSubject.fault(of: alert.subject).map { PageLinks.alerted($0) }
+        }
+    }
+
+    /// Current alerts, the newest first. The faults below them must stay in sight, so the page opens with few.
+    struct AlertList {
+        static let open = 3
+        /// The number in a page: each of a new release's faults can have an alert.
+        static let most = 100
+        let heading: String
+        let newest: [AlertRow]
+        /// Nil if those are all.
+        let more: More?
+
+        struct More {
+            var caption: String
+            var older: [AlertRow]
+            /// How many are not on the page. Nil if there are none.
+            var left: String?
+        }
+
+        /// Nil if there are none.
+        init?(_ alerts: [Alert]) {
+            guard !alerts.isEmpty else { return nil }
+            let sorted = alerts.sorted { ($1.beganAt, $0.rule, $0.subject) < ($0.beganAt, $1.rule, $1.subject) }
+            let rows = sorted.prefix(Self.most).map { AlertRow($0) }
+            let (hidden, left) = (sorted.count - Self.open, sorted.count - Self.most)
+            heading = counted(Int64(sorted.count), "alert")
+            newest = Array(rows.prefix(Self.open))
+            more =
+                hidden > 0
+                ? More(
+                    caption: counted(Int64(hidden), "more alert"),
+                    older: Array(rows.dropFirst(Self.open)),
+                    left: left > 0 ? "and \(counted(Int64(left), "more alert"))" : nil
+                ) : nil
+        }
     }
 
     /// - Parameter list: One fault more than the page shows, if there are more.
     init(_ question: QuestionText, _ list: FaultList, _ choices: Choices, _ alerts: [Alert]) {
         let query = question.query
         team = query.team
-        let lasting = alerts.filter { $0.team == query.team && $0.endedAt == nil }
-        moreAlerts = lasting.count > 20 ? "and \(lasting.count - 20) more alerts" : nil
-        self.alerts = lasting.prefix(20).map { alert in
-            AlertRow(
-                text: "\(alert.rule): \(alert.text)",
-                since: moment(alert.beganAt),
-                link: AlertSubject.fault(of: alert.subject).map { PageLinks.alerted($0) }
-            )
-        }
+        self.alerts = AlertList(alerts.filter { $0.team == query.team && $0.endedAt == nil })
         (since, until) = (Self.ranges(question.since), question.until.isEmpty ? nil : question.until)
         order = Self.options(
             [("total", "blocked time"), ("count", "number"), ("worst", "worst"), ("last", "latest")],

@@ -19,7 +19,7 @@ enum Templates {
         for (name, text) in [
             ("layout", layout), ("faults", faults), ("fault", fault), ("report", report), ("flame", flame),
             ("live", live), ("compare", compare), ("timeline", timeline), ("sides", sides),
-            ("error", error),
+            ("error", error), ("alert", alert),
         ] {
             if let template = try? MustacheTemplate(string: text) { library.register(template, named: name) }
         }
@@ -60,9 +60,17 @@ enum Templates {
         <label>First <select name="by">{{#order}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/order}}</select></label>
         <button>Show</button>
         </form>
-        {{#alerts}}<p class="alert">{{#link}}<a href="{{link}}">{{text}}</a>{{/link}}{{^link}}{{text}}{{/link}} <span class="soft">since {{since}} UTC</span></p>
-        {{/alerts}}
-        {{#moreAlerts}}<p class="alert"><a href="/api/v1/alerts">{{moreAlerts}}</a></p>{{/moreAlerts}}
+        {{#alerts}}<h2>{{heading}}</h2>
+        <ul class="alerts">
+        {{#newest}}{{>alert}}{{/newest}}
+        </ul>
+        {{#more}}<details><summary>{{caption}}</summary>
+        <ul class="alerts">
+        {{#older}}{{>alert}}{{/older}}
+        {{#left}}<li><a href="/api/v1/alerts">{{left}}</a></li>{{/left}}
+        </ul>
+        </details>{{/more}}
+        <h2>Faults found</h2>{{/alerts}}
         <p class="soft">{{summary}} <a href="{{flame}}">Flame graph</a></p>
         {{#nothing}}<p>{{nothing}}</p>{{/nothing}}
         {{#hasRows}}
@@ -74,6 +82,10 @@ enum Templates {
         </tbody></table></div>
         {{/hasRows}}
         {{/content}}{{/layout}}
+        """
+
+    private static let alert = """
+        {{% CONTENT_TYPE:\(PageText.name)}}<li>{{#link}}<a href="{{link}}">{{text}}</a>{{/link}}{{^link}}{{text}}{{/link}} <span class="soft">since {{since}} UTC</span></li>
         """
 
     /// The form that chooses what is compared.
@@ -280,7 +292,8 @@ enum Templates {
         dt { color: var(--soft); }
         dd { margin: 0; overflow-wrap: anywhere; }
         .when { white-space: nowrap; }
-        .alert { border-left: 3px solid var(--bar); padding-left: .7rem; margin: .4rem 0; overflow-wrap: anywhere; }
+        .alerts { list-style: none; padding: 0; margin: .4rem 0; }
+        .alerts li { border-left: 3px solid var(--bar); padding-left: .7rem; margin: .4rem 0; overflow-wrap: anywhere; }
         .new td:first-child { border-left: 3px solid var(--bar); padding-left: .5rem; }
         .stack { padding-left: 2.5rem; }
         .stack li { overflow-wrap: anywhere; }
