@@ -34,7 +34,8 @@ struct AlertReceiverTests {
         let parts = request.split(separator: "\r\n\r\n", maxSplits: 1)
         #expect(parts[0].hasPrefix("POST /hooks/secret HTTP/1.1"))
         #expect(parts[0].lowercased().contains("content-type: application/json"))
-        #expect(parts[0].lowercased().matches(of: /user-agent: .*/).map { $0.output } == ["user-agent: stall-collector"])
+        let agents = parts[0].lowercased().matches(of: /user-agent: .*/).map { $0.output }
+        #expect(agents == ["user-agent: stall-collector"])
         let message = try JSONDecoder().decode(Message.self, from: Data(parts[1].utf8))
         #expect(message.alerts.map(\.state) == ["firing"])
         #expect(message.text == "new faults: new in shop: “naïve()” &lt;!channel&gt; https://stalls.example.com/")
