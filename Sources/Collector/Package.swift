@@ -143,6 +143,7 @@ let package = Package(
             name: "StallCollectorTests",
             dependencies: [
                 "StallCollector", "StallStore", "ZstdCompression", "stall-collector",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "GzipCompression", package: "stall-monitor"),
                 .product(name: "Logging", package: "swift-log"),

@@ -116,7 +116,7 @@ public struct Collector: Service {
     }
 
     /// A proxy's address in the form of a peer's.
-    private static func address(_ proxy: String) throws(CollectorError) -> String {
+    package static func address(_ proxy: String) throws(CollectorError) -> String {
         guard let peer = (try? SocketAddress(ipAddress: proxy, port: 0))?.peer else {
             throw CollectorError("'\(proxy)' is no proxy's IP address, like 10.0.0.1; names are not looked up")
         }

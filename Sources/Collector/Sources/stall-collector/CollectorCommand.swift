@@ -16,6 +16,20 @@ struct CollectorCommand: AsyncParsableCommand {
         version: "0.1.0",
         subcommands: [ServeCommand.self]
     )
+
+    static func main() async {
+        let given = Array(CommandLine.arguments.dropFirst())
+        if let mistake = unknownCommand(in: given) { exit(withError: mistake) }
+        await main(given)
+    }
+
+    /// The mistake if another word stands where the command is expected. Nil otherwise. Of 'help' and such a word the parser would make the
+    /// general help.
+    static func unknownCommand(in words: [String]) -> ValidationError? {
+        let known = ServeCommand._commandName
+        guard let word = words.first(where: { $0 != "help" }), word != known, !word.hasPrefix("-") else { return nil }
+        return ValidationError("there is no command '\(VisibleText.of(word, limit: 64))'; did you mean '\(known)'?")
+    }
 }
 
 struct ServeCommand: AsyncParsableCommand {
@@ -165,8 +179,8 @@ struct ServeCommand: AsyncParsableCommand {
     private func options() throws -> CollectorOptions {
         var options = CollectorOptions()
         guard let colon = listen.lastIndex(of: ":"), let port = Int(listen[listen.index(after: colon)...]),
-            (0...65535).contains(port), colon > listen.startIndex
-        else { throw ValidationError("'--listen' is a host and a port, like 127.0.0.1:4319") }
+            (0...65535).contains(port), Self.isHost(String(listen[..<colon]).trimmingBrackets)
+        else { throw ValidationError("'--listen' is a host and a port, like 127.0.0.1:4319 or [::1]:4319") }
         options.host = String(listen[..<colon]).trimmingBrackets
         options.port = port
         guard tokens != nil || ["127.0.0.1", "localhost", "::1"].contains(options.host) else {
@@ -198,7 +212,9 @@ struct ServeCommand: AsyncParsableCommand {
             guard rate.isFinite, rate > 0 else { throw ValidationError("'--rate' is a number of records a second") }
             options.limits.recordsPerSecond = rate
         }
-        options.proxies = Set(proxy)
+        do { options.proxies = Set(try proxy.map(Collector.address)) } catch {
+            throw ValidationError("'--proxy': \(error)")
+        }
         switch (tlsCertificate, tlsKey) {
         case (nil, nil): break
         case (let chain?, let key?): options.certificate = CertificateFiles(chain: chain, key: key)
@@ -215,6 +231,14 @@ struct ServeCommand: AsyncParsableCommand {
         let room = max(16, Int(clamping: limit.rlim_cur).subtractingSaturated(64))
         if room < wanted { note("it may have \(limit.rlim_cur) files open: \(room) connections at most (LimitNOFILE)") }
         return min(wanted, room)
+    }
+
+    /// Whether it can be a name or an address. Whether there is such a host is seen when it listens.
+    private static func isHost(_ text: String) -> Bool {
+        guard text.contains(":") else { return !text.isEmpty }
+        var address = in6_addr()
+        // The zone of a link's own address is behind a percent sign (RFC 4007).
+        return unsafe inet_pton(AF_INET6, String(text.prefix { $0 != "%" }), &address) == 1
     }
 
     private static func bytes(_ text: String) -> Int64? {
