@@ -23,8 +23,7 @@ struct CollectorCommand: AsyncParsableCommand {
         await main(given)
     }
 
-    /// The mistake if another word stands where the command is expected. Nil otherwise. Of 'help' and such a word the parser would make the
-    /// general help.
+    /// The mistake if another word stands where the command is expected. Nil otherwise. Behind 'help' the parser would overlook such a word.
     static func unknownCommand(in words: [String]) -> ValidationError? {
         let known = ServeCommand._commandName
         guard let word = words.first(where: { $0 != "help" }), word != known, !word.hasPrefix("-") else { return nil }
@@ -55,8 +54,8 @@ struct ServeCommand: AsyncParsableCommand {
             With --alerts it reports new faults, services that stall too often and monitors that became silent, by webhook, program or \
             mail. The collector's README shows such a file (with Debian's package: /usr/share/doc/stall-collector/collector.md).
 
-            The database is one file (SQLite), or with --store clickhouse://… a server or a cluster of ClickHouse, on which any number \
-            of collectors may work at once.
+            The database is one file (SQLite), which one collector has at a time, or with --store clickhouse://… a server or a cluster of \
+            ClickHouse, on which any number of collectors may work at once.
 
             OpenTelemetry exporters can send the log records of stalls to /v1/logs, by OTLP over HTTP in JSON.
 
@@ -138,7 +137,8 @@ struct ServeCommand: AsyncParsableCommand {
         var options = try options()
         do {
             options.tokens = try tokens.map { path throws(CollectorError) in try Tokens(path: path) }
-            let (store, place) = try await openStore(options.maximumBytes)
+            let (store, place, lock) = try await openStore(options.maximumBytes)
+            defer { withExtendedLifetime(lock) {} }
             let (host, scheme) = (options.host, options.certificate == nil ? "http" : "https")
             var logger = Logger(label: "stall-collector") { StreamLogHandler.standardError(label: $0) }
             logger.logLevel = .notice
@@ -163,18 +163,42 @@ struct ServeCommand: AsyncParsableCommand {
         }
     }
 
-    /// - Returns: The store, and its name without a password.
-    private func openStore(_ maximumBytes: Int64?) async throws -> (store: any StallStore, name: String) {
+    /// - Returns: The store, its name without a password, and a file's lock, which is to be kept as long as the store is served.
+    private func openStore(_ maximumBytes: Int64?) async throws -> (
+        store: any StallStore, name: String, lock: StoreLock?
+    ) {
         if let store, store.hasPrefix(ClickHouseAddress.scheme) {
             let address = try ClickHouseAddress(store)
-            return (try await ClickHouseStore(address), address.description)
+            return (try await ClickHouseStore(address), address.description, nil)
         }
         let path = store ?? Self.stateDirectory.map { "\($0)/stalls.db" } ?? "stalls.db"
+        let lock = try await Self.lock(path)
         let file = try SQLiteStore(path: path, maximumBytes: maximumBytes) {
             note("converting \(path) for this version: it can take minutes; if it is interrupted, it starts again")
         }
-        return (file, path)
+        return (file, path, lock)
     }
+
+    /// Waits for a former collector on the same file: one that is replaced may still be answering requests.
+    private static func lock(_ path: String) async throws -> StoreLock {
+        if let lock = try StoreLock.take(path) {
+            if !lock.isCertain { note("\(path).lock cannot be locked: a second collector would not be noticed") }
+            return lock
+        }
+        // The first process of a container ends by no signal that it does not handle. A handler may call this function (signal-safety(7)). When
+        // the collector runs, it has handlers of its own.
+        for number in [SIGTERM, SIGINT] { _ = signal(number) { _ in _exit(0) } }
+        note("another collector has \(path): waiting at most \(patience.components.seconds) seconds for its end")
+        if let lock = try await StoreLock.wait(for: path, patience) { return lock }
+        throw StoreError(
+            """
+            another collector has \(path), and each of them would send every alert: stop that one, or give this one another file by \
+            '--store'
+            """
+        )
+    }
+
+    private static let patience = Duration.seconds(10)
 
     private func options() throws -> CollectorOptions {
         var options = CollectorOptions()
