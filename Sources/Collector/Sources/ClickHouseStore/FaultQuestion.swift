@@ -214,9 +214,11 @@ struct FaultQuestion: Sendable {
         func part(of moment: String) -> String {
             "toInt64(floor(toFloat64(\(moment) - \(since)) / \(max(1, length)) * \(Trend.parts)))"
         }
-        // Of stalls that were only counted, the first and the last moment are known.
+        // Of stalls that were only counted, and of those of an hour, the first and the last moment are known. A stall began where it counts: its
+        // end may be beyond its hour.
+        let last = "if(n = 0, m, if(n = 1, a, least(z, m + \(Hours.hourNs / 2))))"
         return try await ask(
-            ["f", "\(part(of: "if(n = 0, a, m)")) AS start", "\(part(of: "m")) AS part", SQLSum.saturated("c")],
+            ["f", "\(part(of: "a")) AS start", "\(part(of: last)) AS part", SQLSum.saturated("c")],
             "FROM \(rows(.faults, of: roots)) GROUP BY f, start, part"
         )
     }

@@ -104,12 +104,13 @@ extension SQLiteQuestion {
         func part(of moment: String) -> String {
             "CAST(1.0 * (\(moment) - \(since)) / \(max(1, length)) * \(Trend.parts) AS INTEGER)"
         }
-        // Of stalls that were only counted, the first and the last moment are known.
+        // Of stalls that were only counted, and of those of an hour, the first and the last moment are known. A stall began where it counts: its
+        // end may be beyond its hour.
+        let last = "CASE reports WHEN 0 THEN moment WHEN 1 THEN first ELSE min(last, moment + \(Hours.hourNs / 2)) END"
         for row in try fetch(
             hours,
             """
-            SELECT fingerprint, \(part(of: "CASE reports WHEN 0 THEN first ELSE moment END")) AS start, \(part(of: "moment")) AS part,
-                CAST(total(count) AS INTEGER) AS count
+            SELECT fingerprint, \(part(of: "first")) AS start, \(part(of: last)) AS part, CAST(total(count) AS INTEGER) AS count
             FROM part GROUP BY 1, 2, 3
             """
         ) {

@@ -72,6 +72,27 @@ extension StoreContract {
         }
     }
 
+    func shortTrend() async throws {
+        try await withStore { store in
+            // Every five minutes, in 150 minutes with one whole hour.
+            let even = (0..<30).map { Self.report(hoursAgo: Double(1 + 5 * $0) / 60) }
+            // Its end is beyond its hour, which has no other of its fault.
+            let long = Self.report(hoursAgo: 37 / 60, milliseconds: 20 * 60_000, function: "long()")
+            _ = try await store.insert((even + [long]).map { try Self.arrival($0) })
+            var query = Self.query()
+            query.since = Self.now.advanced(byNanoseconds: -150 * 60_000_000_000)
+            for isSettled in [false, true] {
+                if isSettled { try await self.store.settle(store) }
+                let faults = try await store.faults(query, by: .count, limit: 10).faults
+                let trend = try #require(faults.first { $0.fingerprint == even[0].fingerprint }?.trend)
+                #expect(trend.counts.reduce(0, +) == 30 && trend.direction == .steady, "\(trend.counts)")
+                #expect(trend.counts.allSatisfy { (1...4).contains($0) }, "\(trend.counts)")
+                let single = try #require(faults.first { $0.fingerprint == long.fingerprint }?.trend)
+                #expect(single.counts == [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0], "\(single.counts)")
+            }
+        }
+    }
+
     func manyFaults() async throws {
         try await withStore { store in
             let reports = (0..<1001).map { Self.report(function: "function\($0)()", host: "web\($0)") }

@@ -53,6 +53,9 @@ struct StoreContract {
             Check("Filters by verdict and by a part of a name choose what they say") { try await $0.filters() },
             Check("Faults come in each of the orders, and no more than asked for") { try await $0.orders() },
             Check("A thousand faults are listed, with all that belongs to each") { try await $0.manyFaults() },
+            Check("The trend of some hours is that of their stalls, also of an hour that has only its sum") {
+                try await $0.shortTrend()
+            },
             Check("The stalls of each service are summed, however many services there are") { try await $0.services() },
             Check("What there is to choose from is told, the most frequent first") { try await $0.choices() },
             Check("Stalls are found longest or latest first, of one fault or all") { try await $0.lists() },
