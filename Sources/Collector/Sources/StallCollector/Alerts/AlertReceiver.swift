@@ -60,7 +60,8 @@ struct AlertReceiver: Sendable, Hashable {
 
     private static func post(_ body: Data, to url: URL, within limit: Duration) async throws {
         var request = WebRequest(url.absoluteString, limit: .whole(limit))
-        request.fields += [("User-Agent", "stall-collector"), ("Content-Type", "application/json")]
+        request.fields.append(("User-Agent", "stall-collector"))
+        request.fields.append(("Content-Type", "application/json"))
         request.body = Array(body)
         let status: Int
         do {
