@@ -81,3 +81,12 @@ package func waitUntil(
         usleep(200)
     }
 }
+
+/// In an exit test: its standard error is thrown away, which would hide why it ended otherwise than it should. From now on it goes where that of
+/// the test's own process goes.
+package func useStandardErrorOfParent() {
+    let descriptor = unsafe open("/proc/\(getppid())/fd/\(STDERR_FILENO)", O_WRONLY | O_APPEND | O_CLOEXEC)
+    guard descriptor >= 0 else { return }
+    dup2(descriptor, STDERR_FILENO)
+    close(descriptor)
+}

@@ -3,6 +3,7 @@ import StackCapture
 import StallDetection
 import StallReports
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import StallMonitor
@@ -35,6 +36,8 @@ struct LastResortTests {
     func stop() async {
         // In a process of its own, which would be ended otherwise.
         await #expect(processExitsWith: .success) {
+            // So that the test's output says why it ended otherwise.
+            useStandardErrorOfParent()
             var test = RoundUnderTest()
             let loop = QuietLoop()
             #expect(test.announceAbort(of: loop).count == 1)

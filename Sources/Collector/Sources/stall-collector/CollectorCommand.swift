@@ -1,5 +1,6 @@
 import ArgumentParser
 import ClickHouseStore
+import Dispatch
 import Glibc
 import Logging
 import ServiceLifecycle
@@ -185,9 +186,9 @@ struct ServeCommand: AsyncParsableCommand {
             if !lock.isCertain { note("\(path).lock cannot be locked: a second collector would not be noticed") }
             return lock
         }
-        // The first process of a container ends by no signal that it does not handle. A handler may call this function (signal-safety(7)). When
-        // the collector runs, it has handlers of its own.
-        for number in [SIGTERM, SIGINT] { _ = signal(number) { _ in _exit(0) } }
+        // The first process of a container ends by no signal that it does not handle. When the collector runs, it has handlers of its own.
+        let signals = [SIGTERM, SIGINT].map(Self.endByItself)
+        defer { for signal in signals { signal.cancel() } }
         note("another collector has \(path): waiting at most \(patience.components.seconds) seconds for its end")
         if let lock = try await StoreLock.wait(for: path, patience) { return lock }
         throw StoreError(
@@ -196,6 +197,15 @@ struct ServeCommand: AsyncParsableCommand {
             '--store'
             """
         )
+    }
+
+    /// Ends the process in order at this signal.
+    private static func endByItself(_ number: Int32) -> any DispatchSourceSignal {
+        _ = signal(number, SIG_IGN)
+        let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
+        source.setEventHandler { exit(0) }
+        source.activate()
+        return source
     }
 
     private static let patience = Duration.seconds(10)
