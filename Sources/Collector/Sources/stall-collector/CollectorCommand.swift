@@ -203,7 +203,7 @@ struct ServeCommand: AsyncParsableCommand {
     private static func endByItself(_ number: Int32) -> any DispatchSourceSignal {
         _ = signal(number, SIG_IGN)
         let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
-        source.setEventHandler { exit(0) }
+        source.setEventHandler { Glibc.exit(EXIT_SUCCESS) }
         source.activate()
         return source
     }
