@@ -1,5 +1,6 @@
 import Foundation
 import HTTPTypes
+import Mustache
 import StallReports
 import Testing
 
