@@ -80,9 +80,9 @@ enum QueueRole: Hashable, Sendable {
     case alone(latestIsEnough: Bool)
     /// It changes what the reader does from now on: it replaces one that is still waiting, and is never dropped.
     case setting
-    /// It ends a state of this name, which a message of another role has begun: it takes the place of one that is still waiting, behind all
+    /// It ends this state, which a message of another role has begun: it takes the place of one that is still waiting, behind all
     /// others, and is never dropped. Otherwise the state would last for good.
-    case ends(String)
+    case ends(StallMonitorError)
     /// Somebody waits for it: it is never dropped.
     case awaited
 

@@ -71,7 +71,7 @@ extension StallNotice: QueuedMessage {
         case .ended(let number, _, _, _): .closes(number)
         case .checkpoint: .alone(latestIsEnough: true)
         case .adopt: .setting
-        case .mended(let error): .ends(error.code.name)
+        case .mended(let error): .ends(error)
         case .settled: .awaited
         case .fault, .disarmed: .alone(latestIsEnough: false)
         }

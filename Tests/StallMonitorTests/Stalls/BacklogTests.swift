@@ -100,21 +100,20 @@ struct BacklogTests {
     @Test("The end of a fault is not dropped, however many stalls wait, and comes after its latest report")
     func faultsEnd() {
         var backlog = Backlog<StallNotice>(capacity: 2, maxBytes: 1 << 20)
-        let errors = [StallMonitorError(.captureUnavailable), StallMonitorError(.detailsMissing)]
+        let codes: [StallMonitorError.Code] = [.captureUnavailable, .configurationOutOfRange, .configurationOutOfRange]
+        let errors = zip(codes, ["a", "b", "c"]).map { StallMonitorError($0, $1) }
         for error in errors { backlog.add(.mended(error), mayBeDropped: false) }
         for number in 1...4 { backlog.add(.began(QuietLoop().stall(number)), mayBeDropped: false) }
         backlog.add(.fault(errors[0]), mayBeDropped: false)
         backlog.add(.mended(errors[0]), mayBeDropped: false)
         backlog.add(.settled {}, mayBeDropped: false)
         backlog.add(.began(QuietLoop().stall(5)), mayBeDropped: false)
-        let left = backlog.takeAll().compactMap { notice in
-            switch notice {
-            case .mended(let error): "mended \(error.code.name)"
-            case .settled: "settled"
-            default: nil as String?
-            }
+        var (ends, isSettled) = ([StallMonitorError](), false)
+        for notice in backlog.takeAll() {
+            if case .mended(let error) = notice { ends.append(error) }
+            if case .settled = notice { isSettled = true }
         }
-        #expect(left == ["mended \(errors[1].code.name)", "mended \(errors[0].code.name)", "settled"])
+        #expect(ends == [errors[1], errors[2], errors[0]] && isSettled)
     }
 
     @Test("Ten thousand stalls at once, with a stalled reporter, are one message each")
