@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 // Written before main() by the constructor, read-only afterwards.
@@ -111,20 +112,25 @@ static bool is_for_lines(int descriptor) {
     return S_ISCHR(status.st_mode) || (flags >= 0 && ((flags & O_ACCMODE) == O_WRONLY || (flags & O_APPEND) != 0));
 }
 
-// A signal ends poll(2) early. After some of them there is no other attempt, so that the wait has an end.
-static int poll_again(struct pollfd *output) {
-    int ready = -1;
-    for (int attempt = 0; attempt < 8 && ready < 0; attempt++) {
-        ready = poll(output, 1, 1000);
-        if (ready < 0 && errno != EINTR) { break; }
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+// Waits for a second, however many signals interrupt it.
+static int poll_for_a_second(struct pollfd *output) {
+    for (int64_t end = now_ms() + 1000;;) {
+        int64_t left = end - now_ms();
+        int ready = poll(output, 1, left > 0 ? (int)left : 0);
+        if (ready >= 0 || errno != EINTR || left <= 0) { return ready; }
     }
-    return ready;
 }
 
 bool run_loop_takes_lines(int descriptor) {
     int saved = errno;
     struct pollfd output = {.fd = descriptor, .events = POLLOUT};
-    bool takes = is_for_lines(descriptor) && poll_again(&output) > 0 && (output.revents & (POLLERR | POLLHUP)) == 0;
+    bool takes = is_for_lines(descriptor) && poll_for_a_second(&output) > 0 && (output.revents & (POLLERR | POLLHUP)) == 0;
     errno = saved;
     return takes;
 }

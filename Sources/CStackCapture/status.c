@@ -80,6 +80,7 @@ bool stackcap_is_filtered(void) {
     }
     return last.is_filtered;
 }
+
 /// The CPU clock of any thread of this process, by thread id: the result of pthread_getcpuclockid, without a pthread_t.
 static clockid_t cpu_clock(pid_t thread) {
     enum { PER_THREAD = 4, SCHEDULER = 2 };

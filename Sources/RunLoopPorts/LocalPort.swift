@@ -107,8 +107,10 @@ extension LocalPort {
     static var ownUser: UInt32 { geteuid() }
 
     fileprivate func enter(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode) throws(RunLoopError) {
+        guard isValid else { throw RunLoopError(.portInvalid) }
         // Drops the failure of a mode that became common: it had no caller to whom it could be thrown.
         _ = receiver.takeFailure(on: loop, mode)
+        // Another thread may invalidate it now.
         do throws(RunLoopError) {
             try loop.attach(source: anchor, to: mode)
         } catch {

@@ -266,11 +266,11 @@ extension Gate {
             var seen: Set<Fingerprint> = []
             finding.faults = all.flatMap(\.faults).filter { seen.insert(names.first(of: $0)).inserted }
             if finding.rule != .expiredAllowance {
-                // Otherwise they would be taken for those of all runs, beside which other lines have other figures.
+                // The message has one run's figures. Unless it says so, they seem to be those of all runs.
                 let differ = all.contains { $0.message != finding.message }
                 let source = differ ? "; the figures are of the first of them" : ""
                 let often = isReal ? "" : ": it comes and goes"
-                finding.message += " (in \(all.count) of \(runs.count) runs\(source)\(often))"
+                finding.message += " (in \(all.count) of \(runs.count) runs\(often)\(source))"
             }
             return finding
         }

@@ -186,7 +186,7 @@ final class TestLedger: Sendable {
 
     /// What the caller has to report of what was found. A test case also reports what its parts have found.
     private func forCaller(_ verdicts: [StallVerdict], of scope: TestScope) -> [StallVerdict] {
-        // If the scope is the test case that runs, no case runs any more after this.
+        // Also ends the running case, if the scope is that case: then the caller is the one to tell.
         let parts = takeVerdicts(ofPartsOf: scope.number)
         let teller: Teller = state.withLock { state in
             guard let running = state.runningCase else { return .caller }

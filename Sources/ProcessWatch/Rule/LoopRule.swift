@@ -150,7 +150,8 @@ extension LoopRule {
         case armTurn
         /// Set the breakpoint of a watched return again.
         case armReturn(Int)
-        /// Read the kernel's counters of the thread: a stall may have begun. Those from before, and samples, are of an earlier time.
+        /// Read the kernel's counters of the thread, because a stall may begin now, and drop the former ones and all samples: they are of the time
+        /// before it.
         case account
         /// Take the stack, find the callout in it, and watch the returns of the callout and of what it has called. Again after one
         /// of them has returned: what the thread does now decides what kind of stall it is.

@@ -64,7 +64,7 @@ extension WatchedLoop {
 
     /// The kernel's account of one of the threads since the standstill began, or since it was last covered by a scope.
     ///
-    /// - Parameter excluded: How much of the whole standstill does not count.
+    /// - Parameter excluded: How much of the whole standstill does not count. What lies before the account's beginning is taken off here.
     func evidence(
         ofThread threadID: Int32,
         leavingOut excluded: Duration,

@@ -156,9 +156,12 @@ final class WatchedLoop {
         }
     }
 
-    /// What the thread does in a time that a scope covers is not what stalls the loop after that.
+    /// What the thread does in a time that a scope covers is not what stalls the loop after that. But if much of the stall was before the scope, the
+    /// counts and samples from then are not given up.
     private func leaveOutScopes(_ look: LoopSample) {
-        guard case .candidate(let segment) = policy.blocked.state else { return }
+        guard case .candidate(let segment) = policy.blocked.state,
+            segment.proven(at: look.time) < policy.rule.threshold / 2
+        else { return }
         standstill?.leaveOutScopes(look, excluded: segment.excluded.total, threadIDs: loop.threadIDs)
     }
 

@@ -132,19 +132,22 @@ extension StoredDocuments {
     /// Stalls that processes had recorded before they died, and that have no report in the directory.
     package func orphans(of processes: [LiveProcess], besides isWritten: (ULID) -> Bool) -> [StallReport] {
         processes.filter { !$0.record.stalls.isEmpty && $0.status(by: liveness) == .dead }.flatMap { process in
-            process.record.stalls.filter { !isWritten($0.report) }.map { stall in
+            let stalls = process.record.stalls.filter { !isWritten($0.report) }
+            // Of a watcher from outside, the run record names the services of the loops.
+            let watcher = stalls.contains { $0.processID != nil } ? runRecord(process.record.run) : nil
+            return stalls.map { stall in
                 var report = StallReport(stall, of: process.record)
-                if stall.processID != nil { report.service = service(of: stall, in: process.record.run) }
+                if stall.processID != nil {
+                    let service = watcher?.service(ofLoop: stall.watched.label, stall.watched.type)
+                    report.service = service.map { ServiceIdentity(name: $0) }
+                }
                 return report.closed(as: stall, process.end(by: liveness))
             }
         }
     }
 
-    /// The service of a stall of another process, as far as its watcher's run record names it.
-    private func service(of stall: LiveStall, in run: ULID) -> ServiceIdentity? {
-        guard let directory = try? OpenDirectory(path: path),
-            let record: RunRecord = try? parse(ReportFileName(.run, run), in: directory)
-        else { return nil }
-        return record.service(ofLoop: stall.watched.label, stall.watched.type).map { ServiceIdentity(name: $0) }
+    private func runRecord(_ run: ULID) -> RunRecord? {
+        guard let directory = try? OpenDirectory(path: path) else { return nil }
+        return try? parse(ReportFileName(.run, run), in: directory)
     }
 }

@@ -139,8 +139,8 @@ extension StallReport.Repeats {
     }
 }
 
-/// The lines of `tail` and `watch` about stalls that are only counted. For each fault and loop of a run there is a line at the first stall, and
-/// another whenever the count has doubled.
+/// The lines of `tail` and `watch` about stalls that are only counted. For each fault and loop of a run (of `watch`: for each fault) there is a
+/// line at the first stall, and another whenever the count has doubled.
 struct RepeatLines {
     private struct Key: Hashable {
         let fingerprint: Fingerprint
@@ -155,6 +155,7 @@ struct RepeatLines {
 
     /// The largest number of runs remembered: `tail -f` may run for months.
     private static let remembered = 1000
+    private static let rememberedFaults = 1024
 
     mutating func lines(_ run: RunRecord, culprits: [ULID: String]) -> [StyledText] {
         (run.repeated ?? []).compactMap { line($0, of: run.id, culprits: culprits) }
@@ -174,6 +175,8 @@ struct RepeatLines {
             kind: fault.kind,
             service: fault.service
         )
+        // As many as a monitor remembers: `watch` may run for months. A forgotten fault is shown once more.
+        if shown[run]?[key] == nil, shown[run]?.count ?? 0 >= Self.rememberedFaults { shown[run] = nil }
         let last = shown[run]?[key] ?? 0
         // A lower count than before means that a report was written and counting started again.
         guard repeats.count / 2 >= last || repeats.count < last, repeats.count > 0 else { return nil }

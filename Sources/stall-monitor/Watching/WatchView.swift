@@ -62,13 +62,8 @@ final class WatchView: Sendable {
 
     /// Shows that a fault goes on, as `tail -f` does: otherwise nothing would be printed while the same stall comes again and again.
     private func show(_ stall: SuppressedStall) {
-        let fault = RunRecord.Repeated(
-            fingerprint: stall.fingerprint,
-            repeats: stall.repeats,
-            label: stall.label,
-            type: stall.type,
-            kind: stall.kind
-        )
+        // The count is that of all loops that have the fault: none of their names belongs beside it.
+        let fault = RunRecord.Repeated(fingerprint: stall.fingerprint, repeats: stall.repeats)
         let line = state.withLock { state in
             state.counted += 1
             return state.repeats.line(fault, of: ULID(rawValue: 0), culprits: state.culprits)

@@ -1,3 +1,4 @@
+import Glibc
 import RunLoopKit
 import StackCapture
 import StallDetection
@@ -58,13 +59,19 @@ extension WatchdogStateTests {
                 )
             )
         }
-        let (loop, isOver) = (QuietLoop(), Flag())
+        let (loop, floods, isOver) = (QuietLoop(), Flag(), Flag())
         let wakeFlag = watchdog.wakeFlags.makeFlag(for: watchdog)
         #expect(loop.heartbeat.attach(wakeFlag))
         let rule = StallRule(tick: .milliseconds(1), ticks: 2, repeated: nil, congested: nil)
         let identity = WatchIdentity(number: 1, name: .init(type: .runLoop, label: loop.label), since: .now)
         // Each signal stands for an order. They come faster than the watchdog takes them.
-        let flood = try MonitorThread(name: "flood") { while !isOver.isSet { watchdog.semaphore.signal() } }
+        let flood = try MonitorThread(name: "flood") {
+            while !isOver.isSet {
+                watchdog.semaphore.signal()
+                floods.set()
+            }
+        }
+        while !floods.isSet { usleep(1_000) }
         watchdog.give(.watch(identity, .loop(loop), rule, wakeFlag, []))
         loop.leaveRest()
         var stalls = 0

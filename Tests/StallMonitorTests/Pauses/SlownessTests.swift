@@ -87,7 +87,8 @@ struct SlownessTests {
         worker.end()
         let report = try #require(log.ended.first { $0.kind == .congested })
         let counted = try #require(report.cause.evidence?.windowNs)
-        #expect(counted > 0 && counted <= report.durationNs, "\(report)")
+        // The last look comes up to a tick after the end, and may be late. The scope would add a second and a half.
+        #expect(counted > 0 && counted <= report.durationNs + 500_000_000, "\(report)")
     }
 
     @Test("The length of an ongoing stall in the health does not include the time that a scope covers")

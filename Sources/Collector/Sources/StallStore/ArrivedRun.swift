@@ -25,7 +25,7 @@ public struct ArrivedRun: Sendable {
     public let isRunning: Bool
     /// Stalls that were counted without a report, one entry for each fault and service. Those with impossible times are left out.
     public let counted: [Counted]
-    /// The run record, compressed in the same way.
+    /// The run record, compressed: see ``ArrivedDocument/unpacked(_:)``.
     public let body: [UInt8]
 
     /// How long a watcher has watched one service.

@@ -28,6 +28,9 @@ package final class StoreLock: Sendable {
             let reason = unsafe String(cString: strerror(errno))
             throw StoreError("the store \(path) cannot be used: \(file) cannot be opened: \(reason)")
         }
+        // As SQLite does with its own files: if root starts it once by hand, the service's user can open the file all the same.
+        var owner = stat()
+        if geteuid() == 0, unsafe stat(path, &owner) == 0 { _ = fchown(descriptor, owner.st_uid, owner.st_gid) }
         if flock(descriptor, LOCK_EX | LOCK_NB) == 0 { return StoreLock(descriptor, isCertain: true) }
         guard errno == EWOULDBLOCK else { return StoreLock(descriptor, isCertain: false) }
         close(descriptor)

@@ -173,7 +173,8 @@ struct ServeCommand: AsyncParsableCommand {
             return (try await ClickHouseStore(address), address.description, nil)
         }
         let path = store ?? Self.stateDirectory.map { "\($0)/stalls.db" } ?? "stalls.db"
-        let lock = try await Self.lock(path)
+        let (lock, signals) = try await Self.lock(path)
+        defer { for signal in signals { signal.cancel() } }
         let file = try SQLiteStore(path: path, maximumBytes: maximumBytes) {
             note("converting \(path) for this version: it can take minutes; if it is interrupted, it starts again")
         }
@@ -181,16 +182,17 @@ struct ServeCommand: AsyncParsableCommand {
     }
 
     /// Waits for a former collector on the same file: one that is replaced may still be answering requests.
-    private static func lock(_ path: String) async throws -> StoreLock {
+    ///
+    /// - Returns: Its lock, and, if it had to wait, what ends this process in order at SIGTERM and SIGINT, to be cancelled when the store is open.
+    private static func lock(_ path: String) async throws -> (StoreLock, [any DispatchSourceSignal]) {
         if let lock = try StoreLock.take(path) {
             if !lock.isCertain { note("\(path).lock cannot be locked: a second collector would not be noticed") }
-            return lock
+            return (lock, [])
         }
         // The first process of a container ends by no signal that it does not handle. When the collector runs, it has handlers of its own.
         let signals = [SIGTERM, SIGINT].map(Self.endByItself)
-        defer { for signal in signals { signal.cancel() } }
         note("another collector has \(path): waiting at most \(patience.components.seconds) seconds for its end")
-        if let lock = try await StoreLock.wait(for: path, patience) { return lock }
+        if let lock = try await StoreLock.wait(for: path, patience) { return (lock, signals) }
         throw StoreError(
             """
             another collector has \(path), and each of them would send every alert: stop that one, or give this one another file by \
@@ -199,16 +201,20 @@ struct ServeCommand: AsyncParsableCommand {
         )
     }
 
-    /// Ends the process in order at this signal.
+    /// Ends the process in order at this signal, also while another thread uses the database.
     private static func endByItself(_ number: Int32) -> any DispatchSourceSignal {
-        _ = signal(number, SIG_IGN)
         let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
-        source.setEventHandler { Glibc.exit(EXIT_SUCCESS) }
+        source.setEventHandler { _exit(EXIT_SUCCESS) }
+        // Until it is registered, the signal does what it did before.
+        let isRegistered = DispatchSemaphore(value: 0)
+        source.setRegistrationHandler { isRegistered.signal() }
         source.activate()
+        _ = isRegistered.wait(timeout: .now() + .seconds(5))
         return source
     }
 
-    private static let patience = Duration.seconds(10)
+    /// Longer than a collector takes to end in order.
+    private static let patience = CollectorOptions().shutdownTime + .seconds(5)
 
     private func options() throws -> CollectorOptions {
         var options = CollectorOptions()

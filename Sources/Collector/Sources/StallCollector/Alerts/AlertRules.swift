@@ -120,7 +120,10 @@ extension AlertRule: Decodable {
         condition = try Self.condition(values)
     }
 
-    /// The keys of a condition, of those that not all have. Another one would be ignored silently.
+    /// Every rule may have these. The others belong to some conditions only.
+    private static let common: Set<Key> = [.name, .team, .when, .services, .releases, .hosts]
+
+    /// The keys of a condition besides the common ones. Nil for an unknown condition.
     private static func keys(ofCondition name: String) -> Set<Key>? {
         switch name {
         case "new-fault", "new-in-release": [.verdicts, .within]
@@ -132,7 +135,7 @@ extension AlertRule: Decodable {
 
     private static func condition(_ values: KeyedDecodingContainer<Key>) throws -> Condition {
         let name = try values.decode(String.self, forKey: .when)
-        let given = [Key.verdicts, .within, .after, .stalls, .blocked].filter(values.contains)
+        let given = Key.allCases.filter { !common.contains($0) && values.contains($0) }
         if let own = keys(ofCondition: name), let foreign = given.first(where: { !own.contains($0) }) {
             throw values.mistake(foreign, "a rule of '\(name)' has no such key")
         }

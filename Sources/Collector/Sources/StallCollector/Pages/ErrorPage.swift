@@ -26,7 +26,7 @@ struct ErrorPage {
         case .notFound:
             (
                 "Not found",
-                "Look whether the address is complete. For an old fault add '?since=30d' to it; what is older is removed."
+                "Look whether the address is complete. A fault may have no stall in the time that the address names as 'since'."
             )
         case .tooManyRequests, .serviceUnavailable: ("Not just now", "Wait some seconds, and load the page again.")
         case .internalServerError:
