@@ -11,20 +11,24 @@ import Testing
 
 // The watchdog's thread: what wakes it, and what it does between two looks.
 extension WatchdogStateTests {
+    /// Starts the watchdog's thread, which takes no stacks. It ends by the order to stop.
+    private func start(
+        _ watchdog: Watchdog,
+        _ notices: Mailbox<StallNotice>,
+        _ ledger: WatchdogLedger = WatchdogLedger()
+    ) throws -> MonitorThread {
+        try MonitorThread(name: "watchdog-test") {
+            let source = StackSource(signal: 0) { _ in }
+            watchdog.run(
+                WatchdogState(notices: notices, ledger: ledger, stackSource: source, wakeFlags: watchdog.wakeFlags)
+            )
+        }
+    }
+
     @Test("An order is carried out before the next tick, even if every loop is at rest")
     func promptOrders() throws {
         let (watchdog, notices) = (Watchdog(), Mailbox<StallNotice>(capacity: 100))
-        let thread = try MonitorThread(name: "order-test") {
-            let source = StackSource(signal: 0) { _ in }
-            watchdog.run(
-                WatchdogState(
-                    notices: notices,
-                    ledger: WatchdogLedger(),
-                    stackSource: source,
-                    wakeFlags: watchdog.wakeFlags
-                )
-            )
-        }
+        let thread = try start(watchdog, notices)
         let (slow, fine) = (QuietLoop("slow"), QuietLoop("fine"))
         for (number, loop, tick) in [(1, slow, Duration.seconds(3600)), (2, fine, .milliseconds(1))] {
             let wakeFlag = watchdog.wakeFlags.makeFlag(for: watchdog)
@@ -48,17 +52,7 @@ extension WatchdogStateTests {
     @Test("A stall is found although orders never cease")
     func ceaselessOrders() throws {
         let (watchdog, notices) = (Watchdog(), Mailbox<StallNotice>(capacity: 100))
-        let thread = try MonitorThread(name: "flood-test") {
-            let source = StackSource(signal: 0) { _ in }
-            watchdog.run(
-                WatchdogState(
-                    notices: notices,
-                    ledger: WatchdogLedger(),
-                    stackSource: source,
-                    wakeFlags: watchdog.wakeFlags
-                )
-            )
-        }
+        let thread = try start(watchdog, notices)
         let (loop, floods, isOver) = (QuietLoop(), Flag(), Flag())
         let wakeFlag = watchdog.wakeFlags.makeFlag(for: watchdog)
         #expect(loop.heartbeat.attach(wakeFlag))
@@ -99,12 +93,7 @@ extension WatchdogStateTests {
         }
         // Simulates a stop: the watchdog's thread does not start before it is over.
         _ = stallInSleep(3_000)
-        let thread = try MonitorThread(name: "stop-test") {
-            let source = StackSource(signal: 0) { _ in }
-            watchdog.run(
-                WatchdogState(notices: notices, ledger: ledger, stackSource: source, wakeFlags: watchdog.wakeFlags)
-            )
-        }
+        let thread = try start(watchdog, notices, ledger)
         // The loops do stall, but that much later.
         var spans: [StallSpan] = []
         while spans.count < 2, let batch = notices.take(until: .now + .seconds(60)), !batch.isEmpty {
